@@ -1,0 +1,3 @@
+module github.com/tidemq/tidemq
+
+go 1.26
