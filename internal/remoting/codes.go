@@ -1,0 +1,403 @@
+package remoting
+
+// Request codes, as RocketMQ `RequestCode`; what each is for is in the table
+// that [Request] reads.
+const (
+	ReqSendMessage                          = 10
+	ReqPullMessage                          = 11
+	ReqQueryMessage                         = 12
+	ReqQueryBrokerOffset                    = 13
+	ReqQueryConsumerOffset                  = 14
+	ReqUpdateConsumerOffset                 = 15
+	ReqUpdateAndCreateTopic                 = 17
+	ReqUpdateAndCreateTopicList             = 18
+	ReqGetAllTopicConfig                    = 21
+	ReqGetTopicConfigList                   = 22
+	ReqGetTopicNameList                     = 23
+	ReqUpdateBrokerConfig                   = 25
+	ReqGetBrokerConfig                      = 26
+	ReqTriggerDeleteFiles                   = 27
+	ReqGetBrokerRuntimeInfo                 = 28
+	ReqSearchOffsetByTimestamp              = 29
+	ReqGetMaxOffset                         = 30
+	ReqGetMinOffset                         = 31
+	ReqGetEarliestMsgStoreTime              = 32
+	ReqViewMessageByID                      = 33
+	ReqHeartBeat                            = 34
+	ReqUnregisterClient                     = 35
+	ReqConsumerSendMsgBack                  = 36
+	ReqEndTransaction                       = 37
+	ReqGetConsumerListByGroup               = 38
+	ReqCheckTransactionState                = 39
+	ReqNotifyConsumerIDsChanged             = 40
+	ReqLockBatchMQ                          = 41
+	ReqUnlockBatchMQ                        = 42
+	ReqGetAllConsumerOffset                 = 43
+	ReqGetAllDelayOffset                    = 45
+	ReqCheckClientConfig                    = 46
+	ReqGetClientConfig                      = 47
+	ReqGetTimerCheckPoint                   = 60
+	ReqGetTimerMetrics                      = 61
+	ReqPutKVConfig                          = 100
+	ReqGetKVConfig                          = 101
+	ReqDeleteKVConfig                       = 102
+	ReqRegisterBroker                       = 103
+	ReqUnregisterBroker                     = 104
+	ReqGetRouteInfoByTopic                  = 105
+	ReqGetBrokerClusterInfo                 = 106
+	ReqUpdateAndCreateSubscriptionGroup     = 200
+	ReqGetAllSubscriptionGroupConfig        = 201
+	ReqGetTopicStatsInfo                    = 202
+	ReqGetConsumerConnectionList            = 203
+	ReqGetProducerConnectionList            = 204
+	ReqWipeWritePermOfBroker                = 205
+	ReqGetAllTopicListFromNameserver        = 206
+	ReqDeleteSubscriptionGroup              = 207
+	ReqGetConsumeStats                      = 208
+	ReqSuspendConsumer                      = 209
+	ReqResumeConsumer                       = 210
+	ReqResetConsumerOffsetInConsumer        = 211
+	ReqResetConsumerOffsetInBroker          = 212
+	ReqAdjustConsumerThreadPool             = 213
+	ReqWhoConsumeTheMessage                 = 214
+	ReqDeleteTopicInBroker                  = 215
+	ReqDeleteTopicInNamesrv                 = 216
+	ReqRegisterTopicInNamesrv               = 217
+	ReqGetKVListByNamespace                 = 219
+	ReqResetConsumerClientOffset            = 220
+	ReqGetConsumerStatusFromClient          = 221
+	ReqInvokeBrokerToResetOffset            = 222
+	ReqInvokeBrokerToGetConsumerStatus      = 223
+	ReqGetTopicsByCluster                   = 224
+	ReqUpdateAndCreateSubscriptionGroupList = 225
+	ReqQueryTopicConsumeByWho               = 300
+	ReqRegisterFilterServer                 = 301
+	ReqRegisterMessageFilterClass           = 302
+	ReqQueryConsumeTimeSpan                 = 303
+	ReqGetSystemTopicListFromNS             = 304
+	ReqGetSystemTopicListFromBroker         = 305
+	ReqCleanExpiredConsumeQueue             = 306
+	ReqGetConsumerRunningInfo               = 307
+	ReqQueryCorrectionOffset                = 308
+	ReqConsumeMessageDirectly               = 309
+	ReqSendMessageV2                        = 310
+	ReqGetUnitTopicList                     = 311
+	ReqGetHasUnitSubTopicList               = 312
+	ReqGetHasUnitSubUnunitTopicList         = 313
+	ReqCloneGroupOffset                     = 314
+	ReqViewBrokerStatsData                  = 315
+	ReqCleanUnusedTopic                     = 316
+	ReqGetBrokerConsumeStats                = 317
+	ReqUpdateNamesrvConfig                  = 318
+	ReqGetNamesrvConfig                     = 319
+	ReqSendBatchMessage                     = 320
+	ReqQueryConsumeQueue                    = 321
+	ReqQueryDataVersion                     = 322
+	ReqResumeCheckHalfMessage               = 323
+	ReqSendReplyMessage                     = 324
+	ReqSendReplyMessageV2                   = 325
+	ReqPushReplyMessageToClient             = 326
+	ReqAddWritePermOfBroker                 = 327
+	ReqGetAllProducerInfo                   = 328
+	ReqDeleteExpiredCommitLog               = 329
+	ReqGetTopicConfig                       = 351
+	ReqGetSubscriptionGroupConfig           = 352
+	ReqUpdateAndGetGroupForbidden           = 353
+	ReqCheckRocksDBCQWriteProgress          = 354
+	ReqExportRocksDBConfigToJSON            = 355
+	ReqLitePullMessage                      = 361
+	ReqRecallMessage                        = 370
+	ReqQueryAssignment                      = 400
+	ReqSetMessageRequestMode                = 401
+	ReqGetAllMessageRequestMode             = 402
+	ReqUpdateAndCreateStaticTopic           = 513
+	ReqGetBrokerMemberGroup                 = 901
+	ReqAddBroker                            = 902
+	ReqRemoveBroker                         = 903
+	ReqBrokerHeartbeat                      = 904
+	ReqNotifyMinBrokerIDChange              = 905
+	ReqExchangeBrokerHAInfo                 = 906
+	ReqGetBrokerHAStatus                    = 907
+	ReqResetMasterFlushOffset               = 908
+	ReqPopMessage                           = 200050
+	ReqAckMessage                           = 200051
+	ReqPeekMessage                          = 200052
+	ReqChangeMessageInvisibleTime           = 200053
+	ReqNotification                         = 200054
+	ReqPollingInfo                          = 200055
+	ReqPopRollback                          = 200056
+	ReqBatchAckMessage                      = 200151
+)
+
+// Response codes, as RocketMQ `ResponseCode` and `RemotingSysResponseCode`; see
+// [Response].
+const (
+	RespSuccess                    = 0
+	RespSystemError                = 1
+	RespSystemBusy                 = 2
+	RespRequestCodeNotSupported    = 3
+	RespTransactionFailed          = 4
+	RespFlushDiskTimeout           = 10
+	RespSlaveNotAvailable          = 11
+	RespFlushSlaveTimeout          = 12
+	RespMessageIllegal             = 13
+	RespServiceNotAvailable        = 14
+	RespVersionNotSupported        = 15
+	RespNoPermission               = 16
+	RespTopicNotExist              = 17
+	RespTopicExistAlready          = 18
+	RespPullNotFound               = 19
+	RespPullRetryImmediately       = 20
+	RespPullOffsetMoved            = 21
+	RespQueryNotFound              = 22
+	RespSubscriptionParseFailed    = 23
+	RespSubscriptionNotExist       = 24
+	RespSubscriptionNotLatest      = 25
+	RespSubscriptionGroupNotExist  = 26
+	RespFilterDataNotExist         = 27
+	RespFilterDataNotLatest        = 28
+	RespInvalidParameter           = 29
+	RespTransactionShouldCommit    = 200
+	RespTransactionShouldRollback  = 201
+	RespTransactionStateUnknown    = 202
+	RespTransactionStateGroupWrong = 203
+	RespNoBuyerID                  = 204
+	RespNotInCurrentUnit           = 205
+	RespConsumerNotOnline          = 206
+	RespConsumeMsgTimeout          = 207
+	RespNoMessage                  = 208
+	RespPollingFull                = 209
+	RespPollingTimeout             = 210
+	RespBrokerNotExist             = 211
+	RespBrokerDispatchNotComplete  = 212
+	RespBroadcastConsumption       = 213
+	RespFlowControl                = 215
+	RespNotLeaderForQueue          = 501
+	RespIllegalOperation           = 604
+	RespGoAway                     = 1500
+)
+
+// CodeInfo describes a request or response code.
+type CodeInfo struct {
+	Code int
+	Name string // as RocketMQ spells it
+	// Meaning says what the request is for, or what the response tells.
+	Meaning string
+	// Retriable, of a response to a send: another try, on another broker if
+	// there is one, may succeed. As RocketMQ `DefaultMQProducer`.
+	Retriable bool
+}
+
+var requests = []CodeInfo{
+	{Code: ReqSendMessage, Name: "SEND_MESSAGE", Meaning: "stores a message; fields by their long names"},
+	{Code: ReqPullMessage, Name: "PULL_MESSAGE", Meaning: "reads messages from a queue offset on, waiting for them if asked to"},
+	{Code: ReqQueryMessage, Name: "QUERY_MESSAGE", Meaning: "finds messages by key"},
+	{Code: ReqQueryBrokerOffset, Name: "QUERY_BROKER_OFFSET", Meaning: "asks for the end of the log"},
+	{Code: ReqQueryConsumerOffset, Name: "QUERY_CONSUMER_OFFSET", Meaning: "asks for a group's committed offset in a queue"},
+	{Code: ReqUpdateConsumerOffset, Name: "UPDATE_CONSUMER_OFFSET", Meaning: "commits a group's offset in a queue"},
+	{Code: ReqUpdateAndCreateTopic, Name: "UPDATE_AND_CREATE_TOPIC", Meaning: "creates or changes a topic"},
+	{Code: ReqUpdateAndCreateTopicList, Name: "UPDATE_AND_CREATE_TOPIC_LIST", Meaning: "creates or changes several topics"},
+	{Code: ReqGetAllTopicConfig, Name: "GET_ALL_TOPIC_CONFIG", Meaning: "asks for all topics' settings"},
+	{Code: ReqGetTopicConfigList, Name: "GET_TOPIC_CONFIG_LIST", Meaning: "asks for some topics' settings"},
+	{Code: ReqGetTopicNameList, Name: "GET_TOPIC_NAME_LIST", Meaning: "asks for topics' names"},
+	{Code: ReqUpdateBrokerConfig, Name: "UPDATE_BROKER_CONFIG", Meaning: "changes the broker's settings while it runs"},
+	{Code: ReqGetBrokerConfig, Name: "GET_BROKER_CONFIG", Meaning: "asks for the broker's settings"},
+	{Code: ReqTriggerDeleteFiles, Name: "TRIGGER_DELETE_FILES", Meaning: "starts retention now"},
+	{Code: ReqGetBrokerRuntimeInfo, Name: "GET_BROKER_RUNTIME_INFO", Meaning: "asks for the broker's counters"},
+	{Code: ReqSearchOffsetByTimestamp, Name: "SEARCH_OFFSET_BY_TIMESTAMP", Meaning: "finds the queue offset stored at or after a time"},
+	{Code: ReqGetMaxOffset, Name: "GET_MAX_OFFSET", Meaning: "asks for the end of a queue"},
+	{Code: ReqGetMinOffset, Name: "GET_MIN_OFFSET", Meaning: "asks for the beginning of a queue"},
+	{Code: ReqGetEarliestMsgStoreTime, Name: "GET_EARLIEST_MSG_STORETIME", Meaning: "asks for the store time of a queue's first message"},
+	{Code: ReqViewMessageByID, Name: "VIEW_MESSAGE_BY_ID", Meaning: "reads the message at a physical offset"},
+	{Code: ReqHeartBeat, Name: "HEART_BEAT", Meaning: "tells which groups a client belongs to, and what they subscribe"},
+	{Code: ReqUnregisterClient, Name: "UNREGISTER_CLIENT", Meaning: "takes a client out of its groups"},
+	{Code: ReqConsumerSendMsgBack, Name: "CONSUMER_SEND_MSG_BACK", Meaning: "asks for a message to be delivered to the group again later"},
+	{Code: ReqEndTransaction, Name: "END_TRANSACTION", Meaning: "commits or rolls back a prepared message"},
+	{Code: ReqGetConsumerListByGroup, Name: "GET_CONSUMER_LIST_BY_GROUP", Meaning: "asks for the client ids of a group"},
+	{Code: ReqCheckTransactionState, Name: "CHECK_TRANSACTION_STATE", Meaning: "broker asks a producer what became of a transaction"},
+	{Code: ReqNotifyConsumerIDsChanged, Name: "NOTIFY_CONSUMER_IDS_CHANGED", Meaning: "broker tells a consumer that its group's members changed"},
+	{Code: ReqLockBatchMQ, Name: "LOCK_BATCH_MQ", Meaning: "locks queues for an orderly consumer"},
+	{Code: ReqUnlockBatchMQ, Name: "UNLOCK_BATCH_MQ", Meaning: "gives locked queues back"},
+	{Code: ReqGetAllConsumerOffset, Name: "GET_ALL_CONSUMER_OFFSET", Meaning: "asks for all committed offsets"},
+	{Code: ReqGetAllDelayOffset, Name: "GET_ALL_DELAY_OFFSET", Meaning: "asks for the offset table of the delay levels"},
+	{Code: ReqCheckClientConfig, Name: "CHECK_CLIENT_CONFIG", Meaning: "has a subscription checked before it is used"},
+	{Code: ReqGetClientConfig, Name: "GET_CLIENT_CONFIG", Meaning: "asks for a client's settings"},
+	{Code: ReqGetTimerCheckPoint, Name: "GET_TIMER_CHECK_POINT", Meaning: "asks for the timers' checkpoint"},
+	{Code: ReqGetTimerMetrics, Name: "GET_TIMER_METRICS", Meaning: "asks for the timers' counters"},
+	{Code: ReqPutKVConfig, Name: "PUT_KV_CONFIG", Meaning: "name server: sets a key"},
+	{Code: ReqGetKVConfig, Name: "GET_KV_CONFIG", Meaning: "name server: asks for a key"},
+	{Code: ReqDeleteKVConfig, Name: "DELETE_KV_CONFIG", Meaning: "name server: deletes a key"},
+	{Code: ReqRegisterBroker, Name: "REGISTER_BROKER", Meaning: "name server: a broker and its topics"},
+	{Code: ReqUnregisterBroker, Name: "UNREGISTER_BROKER", Meaning: "name server: a broker leaves"},
+	{Code: ReqGetRouteInfoByTopic, Name: "GET_ROUTEINFO_BY_TOPIC", Meaning: "name server: asks which brokers have a topic"},
+	{Code: ReqGetBrokerClusterInfo, Name: "GET_BROKER_CLUSTER_INFO", Meaning: "name server: asks for brokers and clusters"},
+	{Code: ReqUpdateAndCreateSubscriptionGroup, Name: "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP", Meaning: "creates or changes a consumer group"},
+	{Code: ReqGetAllSubscriptionGroupConfig, Name: "GET_ALL_SUBSCRIPTIONGROUP_CONFIG", Meaning: "asks for all groups' settings"},
+	{Code: ReqGetTopicStatsInfo, Name: "GET_TOPIC_STATS_INFO", Meaning: "asks for the offsets of a topic's queues"},
+	{Code: ReqGetConsumerConnectionList, Name: "GET_CONSUMER_CONNECTION_LIST", Meaning: "asks for a group's connections"},
+	{Code: ReqGetProducerConnectionList, Name: "GET_PRODUCER_CONNECTION_LIST", Meaning: "asks for a producer group's connections"},
+	{Code: ReqWipeWritePermOfBroker, Name: "WIPE_WRITE_PERM_OF_BROKER", Meaning: "name server: takes a broker's topics out of sending"},
+	{Code: ReqGetAllTopicListFromNameserver, Name: "GET_ALL_TOPIC_LIST_FROM_NAMESERVER", Meaning: "name server: asks for all topics"},
+	{Code: ReqDeleteSubscriptionGroup, Name: "DELETE_SUBSCRIPTIONGROUP", Meaning: "deletes a consumer group"},
+	{Code: ReqGetConsumeStats, Name: "GET_CONSUME_STATS", Meaning: "asks how far a group is behind"},
+	{Code: ReqSuspendConsumer, Name: "SUSPEND_CONSUMER", Meaning: "stops a consumer"},
+	{Code: ReqResumeConsumer, Name: "RESUME_CONSUMER", Meaning: "lets a stopped consumer go on"},
+	{Code: ReqResetConsumerOffsetInConsumer, Name: "RESET_CONSUMER_OFFSET_IN_CONSUMER", Meaning: "sets a consumer's offsets"},
+	{Code: ReqResetConsumerOffsetInBroker, Name: "RESET_CONSUMER_OFFSET_IN_BROKER", Meaning: "sets a group's offsets in the broker"},
+	{Code: ReqAdjustConsumerThreadPool, Name: "ADJUST_CONSUMER_THREAD_POOL", Meaning: "changes a consumer's threads"},
+	{Code: ReqWhoConsumeTheMessage, Name: "WHO_CONSUME_THE_MESSAGE", Meaning: "asks which groups read a message"},
+	{Code: ReqDeleteTopicInBroker, Name: "DELETE_TOPIC_IN_BROKER", Meaning: "deletes a topic"},
+	{Code: ReqDeleteTopicInNamesrv, Name: "DELETE_TOPIC_IN_NAMESRV", Meaning: "name server: forgets a topic"},
+	{Code: ReqRegisterTopicInNamesrv, Name: "REGISTER_TOPIC_IN_NAMESRV", Meaning: "name server: a topic's queues"},
+	{Code: ReqGetKVListByNamespace, Name: "GET_KVLIST_BY_NAMESPACE", Meaning: "name server: asks for a namespace's keys"},
+	{Code: ReqResetConsumerClientOffset, Name: "RESET_CONSUMER_CLIENT_OFFSET", Meaning: "broker hands a consumer new offsets"},
+	{Code: ReqGetConsumerStatusFromClient, Name: "GET_CONSUMER_STATUS_FROM_CLIENT", Meaning: "broker asks a consumer for its offsets"},
+	{Code: ReqInvokeBrokerToResetOffset, Name: "INVOKE_BROKER_TO_RESET_OFFSET", Meaning: "sets a group's offsets by time or value"},
+	{Code: ReqInvokeBrokerToGetConsumerStatus, Name: "INVOKE_BROKER_TO_GET_CONSUMER_STATUS", Meaning: "asks the broker for consumers' offsets"},
+	{Code: ReqGetTopicsByCluster, Name: "GET_TOPICS_BY_CLUSTER", Meaning: "name server: asks for a cluster's topics"},
+	{Code: ReqUpdateAndCreateSubscriptionGroupList, Name: "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST", Meaning: "creates or changes several groups"},
+	{Code: ReqQueryTopicConsumeByWho, Name: "QUERY_TOPIC_CONSUME_BY_WHO", Meaning: "asks which groups read a topic"},
+	{Code: ReqRegisterFilterServer, Name: "REGISTER_FILTER_SERVER", Meaning: "a filter server's address"},
+	{Code: ReqRegisterMessageFilterClass, Name: "REGISTER_MESSAGE_FILTER_CLASS", Meaning: "a filter's Java class"},
+	{Code: ReqQueryConsumeTimeSpan, Name: "QUERY_CONSUME_TIME_SPAN", Meaning: "asks for the times of a group's queues"},
+	{Code: ReqGetSystemTopicListFromNS, Name: "GET_SYSTEM_TOPIC_LIST_FROM_NS", Meaning: "name server: asks for system topics"},
+	{Code: ReqGetSystemTopicListFromBroker, Name: "GET_SYSTEM_TOPIC_LIST_FROM_BROKER", Meaning: "asks for system topics"},
+	{Code: ReqCleanExpiredConsumeQueue, Name: "CLEAN_EXPIRED_CONSUMEQUEUE", Meaning: "deletes queues of what is no longer in the log"},
+	{Code: ReqGetConsumerRunningInfo, Name: "GET_CONSUMER_RUNNING_INFO", Meaning: "asks a consumer for its state"},
+	{Code: ReqQueryCorrectionOffset, Name: "QUERY_CORRECTION_OFFSET", Meaning: "asks for the smallest offsets among groups"},
+	{Code: ReqConsumeMessageDirectly, Name: "CONSUME_MESSAGE_DIRECTLY", Meaning: "has one consumer handle one message"},
+	{Code: ReqSendMessageV2, Name: "SEND_MESSAGE_V2", Meaning: "stores a message; fields by their short names"},
+	{Code: ReqGetUnitTopicList, Name: "GET_UNIT_TOPIC_LIST", Meaning: "name server: asks for topics of units"},
+	{Code: ReqGetHasUnitSubTopicList, Name: "GET_HAS_UNIT_SUB_TOPIC_LIST", Meaning: "name server: asks for topics with unit subscriptions"},
+	{Code: ReqGetHasUnitSubUnunitTopicList, Name: "GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST", Meaning: "name server: asks for other topics with unit subscriptions"},
+	{Code: ReqCloneGroupOffset, Name: "CLONE_GROUP_OFFSET", Meaning: "gives one group the offsets of another"},
+	{Code: ReqViewBrokerStatsData, Name: "VIEW_BROKER_STATS_DATA", Meaning: "asks for a counter over minutes, hours and days"},
+	{Code: ReqCleanUnusedTopic, Name: "CLEAN_UNUSED_TOPIC", Meaning: "deletes what deleted topics left"},
+	{Code: ReqGetBrokerConsumeStats, Name: "GET_BROKER_CONSUME_STATS", Meaning: "asks how far all groups are behind"},
+	{Code: ReqUpdateNamesrvConfig, Name: "UPDATE_NAMESRV_CONFIG", Meaning: "name server: changes its settings"},
+	{Code: ReqGetNamesrvConfig, Name: "GET_NAMESRV_CONFIG", Meaning: "name server: asks for its settings"},
+	{Code: ReqSendBatchMessage, Name: "SEND_BATCH_MESSAGE", Meaning: "stores several messages of one queue"},
+	{Code: ReqQueryConsumeQueue, Name: "QUERY_CONSUME_QUEUE", Meaning: "reads consume queue entries"},
+	{Code: ReqQueryDataVersion, Name: "QUERY_DATA_VERSION", Meaning: "name server: asks whether a broker's topics changed"},
+	{Code: ReqResumeCheckHalfMessage, Name: "RESUME_CHECK_HALF_MESSAGE", Meaning: "has a prepared message checked again"},
+	{Code: ReqSendReplyMessage, Name: "SEND_REPLY_MESSAGE", Meaning: "answers a request message; fields by their long names"},
+	{Code: ReqSendReplyMessageV2, Name: "SEND_REPLY_MESSAGE_V2", Meaning: "answers a request message; fields by their short names"},
+	{Code: ReqPushReplyMessageToClient, Name: "PUSH_REPLY_MESSAGE_TO_CLIENT", Meaning: "broker hands a reply to who asked"},
+	{Code: ReqAddWritePermOfBroker, Name: "ADD_WRITE_PERM_OF_BROKER", Meaning: "name server: puts a broker's topics into sending again"},
+	{Code: ReqGetAllProducerInfo, Name: "GET_ALL_PRODUCER_INFO", Meaning: "asks for all producers"},
+	{Code: ReqDeleteExpiredCommitLog, Name: "DELETE_EXPIRED_COMMITLOG", Meaning: "deletes expired segments of the log"},
+	{Code: ReqGetTopicConfig, Name: "GET_TOPIC_CONFIG", Meaning: "asks for a topic's settings"},
+	{Code: ReqGetSubscriptionGroupConfig, Name: "GET_SUBSCRIPTIONGROUP_CONFIG", Meaning: "asks for a group's settings"},
+	{Code: ReqUpdateAndGetGroupForbidden, Name: "UPDATE_AND_GET_GROUP_FORBIDDEN", Meaning: "forbids a group a topic"},
+	{Code: ReqCheckRocksDBCQWriteProgress, Name: "CHECK_ROCKSDB_CQ_WRITE_PROGRESS", Meaning: "compares two forms of consume queues"},
+	{Code: ReqExportRocksDBConfigToJSON, Name: "EXPORT_ROCKSDB_CONFIG_TO_JSON", Meaning: "writes settings out as JSON"},
+	{Code: ReqLitePullMessage, Name: "LITE_PULL_MESSAGE", Meaning: "reads messages, for the lite pull consumer"},
+	{Code: ReqRecallMessage, Name: "RECALL_MESSAGE", Meaning: "cancels a message that is not due yet"},
+	{Code: ReqQueryAssignment, Name: "QUERY_ASSIGNMENT", Meaning: "asks the broker which queues a consumer has"},
+	{Code: ReqSetMessageRequestMode, Name: "SET_MESSAGE_REQUEST_MODE", Meaning: "chooses pull or pop for a group"},
+	{Code: ReqGetAllMessageRequestMode, Name: "GET_ALL_MESSAGE_REQUEST_MODE", Meaning: "asks for the groups' modes"},
+	{Code: ReqUpdateAndCreateStaticTopic, Name: "UPDATE_AND_CREATE_STATIC_TOPIC", Meaning: "creates or changes a static topic"},
+	{Code: ReqGetBrokerMemberGroup, Name: "GET_BROKER_MEMBER_GROUP", Meaning: "name server: asks for a broker's replicas"},
+	{Code: ReqAddBroker, Name: "ADD_BROKER", Meaning: "adds a broker to a container"},
+	{Code: ReqRemoveBroker, Name: "REMOVE_BROKER", Meaning: "takes a broker out of a container"},
+	{Code: ReqBrokerHeartbeat, Name: "BROKER_HEARTBEAT", Meaning: "name server: a broker is alive"},
+	{Code: ReqNotifyMinBrokerIDChange, Name: "NOTIFY_MIN_BROKER_ID_CHANGE", Meaning: "name server tells a broker which replica acts as master"},
+	{Code: ReqExchangeBrokerHAInfo, Name: "EXCHANGE_BROKER_HA_INFO", Meaning: "replicas exchange addresses"},
+	{Code: ReqGetBrokerHAStatus, Name: "GET_BROKER_HA_STATUS", Meaning: "asks for the state of replication"},
+	{Code: ReqResetMasterFlushOffset, Name: "RESET_MASTER_FLUSH_OFFSET", Meaning: "sets what a replica takes as flushed"},
+	{Code: ReqPopMessage, Name: "POP_MESSAGE", Meaning: "takes messages whose queues the broker divides"},
+	{Code: ReqAckMessage, Name: "ACK_MESSAGE", Meaning: "acknowledges a popped message"},
+	{Code: ReqPeekMessage, Name: "PEEK_MESSAGE", Meaning: "reads messages without taking them"},
+	{Code: ReqChangeMessageInvisibleTime, Name: "CHANGE_MESSAGE_INVISIBLETIME", Meaning: "keeps a popped message hidden for longer"},
+	{Code: ReqNotification, Name: "NOTIFICATION", Meaning: "asks whether there is anything to pop"},
+	{Code: ReqPollingInfo, Name: "POLLING_INFO", Meaning: "asks how many pops are held"},
+	{Code: ReqPopRollback, Name: "POP_ROLLBACK", Meaning: "gives popped messages back"},
+	{Code: ReqBatchAckMessage, Name: "BATCH_ACK_MESSAGE", Meaning: "acknowledges several popped messages"},
+}
+
+var responses = []CodeInfo{
+	{Code: RespSuccess, Name: "SUCCESS", Meaning: "done"},
+	{Code: RespSystemError, Name: "SYSTEM_ERROR", Meaning: "an error in the broker", Retriable: true},
+	{Code: RespSystemBusy, Name: "SYSTEM_BUSY", Meaning: "the broker has too much to do", Retriable: true},
+	{Code: RespRequestCodeNotSupported, Name: "REQUEST_CODE_NOT_SUPPORTED", Meaning: "the broker does not know the request"},
+	{Code: RespTransactionFailed, Name: "TRANSACTION_FAILED", Meaning: "the transaction failed"},
+	{Code: RespFlushDiskTimeout, Name: "FLUSH_DISK_TIMEOUT", Meaning: "stored, but not known to be on disk"},
+	{Code: RespSlaveNotAvailable, Name: "SLAVE_NOT_AVAILABLE", Meaning: "stored, but on no replica"},
+	{Code: RespFlushSlaveTimeout, Name: "FLUSH_SLAVE_TIMEOUT", Meaning: "stored, but not known to be on a replica"},
+	{Code: RespMessageIllegal, Name: "MESSAGE_ILLEGAL", Meaning: "the message breaks a rule or limit"},
+	{Code: RespServiceNotAvailable, Name: "SERVICE_NOT_AVAILABLE", Meaning: "the broker cannot store now: starting, stopping, or its disk is full", Retriable: true},
+	{Code: RespVersionNotSupported, Name: "VERSION_NOT_SUPPORTED", Meaning: "the client is too old or too new"},
+	{Code: RespNoPermission, Name: "NO_PERMISSION", Meaning: "the topic or group forbids it", Retriable: true},
+	{Code: RespTopicNotExist, Name: "TOPIC_NOT_EXIST", Meaning: "there is no such topic", Retriable: true},
+	{Code: RespTopicExistAlready, Name: "TOPIC_EXIST_ALREADY", Meaning: "there is such a topic"},
+	{Code: RespPullNotFound, Name: "PULL_NOT_FOUND", Meaning: "no message at this offset yet"},
+	{Code: RespPullRetryImmediately, Name: "PULL_RETRY_IMMEDIATELY", Meaning: "none of the messages matched; pull again from the offset told"},
+	{Code: RespPullOffsetMoved, Name: "PULL_OFFSET_MOVED", Meaning: "the offset is outside the queue; go on from the offset told"},
+	{Code: RespQueryNotFound, Name: "QUERY_NOT_FOUND", Meaning: "nothing found"},
+	{Code: RespSubscriptionParseFailed, Name: "SUBSCRIPTION_PARSE_FAILED", Meaning: "the subscription's expression is wrong"},
+	{Code: RespSubscriptionNotExist, Name: "SUBSCRIPTION_NOT_EXIST", Meaning: "the group has no subscription to the topic"},
+	{Code: RespSubscriptionNotLatest, Name: "SUBSCRIPTION_NOT_LATEST", Meaning: "the broker knows a newer subscription"},
+	{Code: RespSubscriptionGroupNotExist, Name: "SUBSCRIPTION_GROUP_NOT_EXIST", Meaning: "there is no such group"},
+	{Code: RespFilterDataNotExist, Name: "FILTER_DATA_NOT_EXIST", Meaning: "the broker has no filter of the consumer"},
+	{Code: RespFilterDataNotLatest, Name: "FILTER_DATA_NOT_LATEST", Meaning: "the broker has an older filter of the consumer"},
+	{Code: RespInvalidParameter, Name: "INVALID_PARAMETER", Meaning: "a field's value is not allowed"},
+	{Code: RespTransactionShouldCommit, Name: "TRANSACTION_SHOULD_COMMIT", Meaning: "commit"},
+	{Code: RespTransactionShouldRollback, Name: "TRANSACTION_SHOULD_ROLLBACK", Meaning: "roll back"},
+	{Code: RespTransactionStateUnknown, Name: "TRANSACTION_STATE_UNKNOW", Meaning: "not decided yet"},
+	{Code: RespTransactionStateGroupWrong, Name: "TRANSACTION_STATE_GROUP_WRONG", Meaning: "the transaction belongs to another group"},
+	{Code: RespNoBuyerID, Name: "NO_BUYER_ID", Meaning: "the message has no buyer", Retriable: true},
+	{Code: RespNotInCurrentUnit, Name: "NOT_IN_CURRENT_UNIT", Meaning: "the message belongs to another unit", Retriable: true},
+	{Code: RespConsumerNotOnline, Name: "CONSUMER_NOT_ONLINE", Meaning: "no such consumer is connected"},
+	{Code: RespConsumeMsgTimeout, Name: "CONSUME_MSG_TIMEOUT", Meaning: "the consumer did not finish in time"},
+	{Code: RespNoMessage, Name: "NO_MESSAGE", Meaning: "there is no such message"},
+	{Code: RespPollingFull, Name: "POLLING_FULL", Meaning: "too many requests are held"},
+	{Code: RespPollingTimeout, Name: "POLLING_TIMEOUT", Meaning: "the held request's time is over"},
+	{Code: RespBrokerNotExist, Name: "BROKER_NOT_EXIST", Meaning: "there is no such broker"},
+	{Code: RespBrokerDispatchNotComplete, Name: "BROKER_DISPATCH_NOT_COMPLETE", Meaning: "not all of the log is in its queues yet"},
+	{Code: RespBroadcastConsumption, Name: "BROADCAST_CONSUMPTION", Meaning: "the group broadcasts, so it has no offsets in the broker"},
+	{Code: RespFlowControl, Name: "FLOW_CONTROL", Meaning: "too many requests of this kind"},
+	{Code: RespNotLeaderForQueue, Name: "NOT_LEADER_FOR_QUEUE", Meaning: "the queue belongs to another broker"},
+	{Code: RespIllegalOperation, Name: "ILLEGAL_OPERATION", Meaning: "not allowed in this state"},
+	{Code: RespGoAway, Name: "GO_AWAY", Meaning: "the server is stopping; connect elsewhere", Retriable: true},
+}
+
+var requestsByCode, responsesByCode = byCode(requests), byCode(responses)
+
+func byCode(infos []CodeInfo) map[int]*CodeInfo {
+	m := make(map[int]*CodeInfo, len(infos))
+	for i := range infos {
+		m[infos[i].Code] = &infos[i]
+	}
+	return m
+}
+
+// Request returns what is known about a request code.
+func Request(code int) (CodeInfo, bool) { return lookUp(requestsByCode, code) }
+
+// Response returns what is known about a response code.
+func Response(code int) (CodeInfo, bool) { return lookUp(responsesByCode, code) }
+
+func lookUp(m map[int]*CodeInfo, code int) (CodeInfo, bool) {
+	if info, ok := m[code]; ok {
+		return *info, true
+	}
+	return CodeInfo{Code: code, Name: "UNKNOWN"}, false
+}
+
+// RequestName returns a request code's name, UNKNOWN for one not listed.
+func RequestName(code int) string {
+	info, _ := Request(code)
+	return info.Name
+}
+
+// ResponseName returns a response code's name, UNKNOWN for one not listed.
+func ResponseName(code int) string {
+	info, _ := Response(code)
+	return info.Name
+}
+
+// Retriable reports whether a send answered with code may be tried again.
+func Retriable(code int) bool {
+	info, _ := Response(code)
+	return info.Retriable
+}

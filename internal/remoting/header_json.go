@@ -1,0 +1,512 @@
+package remoting
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// The JSON header is one object, as RocketMQ's `RemotingCommand` through
+// fastjson:
+//
+//	{"code":310,"extFields":{"b":"TopicA",…},"flag":0,"language":"JAVA",
+//	 "opaque":7,"remark":"…","serializeTypeCurrentRPC":"JSON","version":471}
+//
+// Members may come in any order; remark and extFields may be missing or null.
+
+// appendJSON appends c's header, members in RocketMQ's order.
+func appendJSON(dst []byte, c *Command) []byte {
+	dst = append(dst, `{"code":`...)
+	dst = strconv.AppendInt(dst, int64(c.Code), 10)
+	if len(c.Fields) > 0 {
+		dst = append(dst, `,"extFields":{`...)
+		for i := range c.Fields {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendString(dst, c.Fields[i].Key)
+			dst = append(dst, ':')
+			dst = appendString(dst, c.Fields[i].Value)
+		}
+		dst = append(dst, '}')
+	}
+	dst = append(dst, `,"flag":`...)
+	dst = strconv.AppendInt(dst, int64(c.Flag), 10)
+	dst = append(dst, `,"language":"`...)
+	dst = append(dst, LanguageName(c.Language)...)
+	dst = append(dst, `","opaque":`...)
+	dst = strconv.AppendInt(dst, int64(c.Opaque), 10)
+	if c.Remark != "" {
+		dst = append(dst, `,"remark":`...)
+		dst = appendString(dst, c.Remark)
+	}
+	dst = append(dst, `,"serializeTypeCurrentRPC":"JSON","version":`...)
+	dst = strconv.AppendInt(dst, int64(c.Version), 10)
+	return append(dst, '}')
+}
+
+const lowerDigits = "0123456789abcdef"
+
+// appendString appends s as a JSON string. Bytes that are no UTF-8 become
+// U+FFFD, as JSON has no place for them.
+func appendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && n == 1 {
+				dst = append(dst, s[start:i]...)
+				dst = append(dst, "\ufffd"...)
+				start = i + 1
+			}
+			i += n
+			continue
+		}
+		dst = append(dst, s[start:i]...)
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', lowerDigits[c>>4], lowerDigits[c&15])
+		}
+		i++
+		start = i
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"')
+}
+
+// parser walks over a header once. Strings are unescaped where they lie, since
+// that never makes them longer, and borrowed.
+type parser struct {
+	b []byte
+	i int
+}
+
+// decodeJSON decodes a header; the command's strings borrow from b, which is
+// changed.
+func decodeJSON(b []byte, c *Command) error {
+	p := parser{b: b}
+	if err := p.open(); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		key, done, err := p.member(first)
+		if err != nil {
+			return err
+		}
+		if done {
+			break
+		}
+		switch key {
+		case "code":
+			c.Code, err = p.integer(key)
+		case "flag":
+			c.Flag, err = p.integer(key)
+		case "version":
+			c.Version, err = p.integer(key)
+		case "opaque":
+			var n int
+			n, err = p.integer(key)
+			c.Opaque = int32(n)
+		case "language":
+			c.Language, err = p.language()
+		case "remark":
+			c.Remark, _, err = p.scalar(key)
+		case "extFields":
+			c.Fields, err = p.fields(c.Fields[:0])
+		default:
+			_, _, err = p.scalar(key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.space()
+	if p.i < len(p.b) {
+		return p.fail("end of header")
+	}
+	return nil
+}
+
+// fail is the error of a header that has something else here than want.
+func (p *parser) fail(want string) error {
+	if p.i >= len(p.b) {
+		return frameErrorf(ErrMalformedHeader, "JSON ends at byte %d, want %s", p.i, want)
+	}
+	return frameErrorf(ErrMalformedHeader, "JSON has %q at byte %d, want %s", p.b[p.i], p.i, want)
+}
+
+func (p *parser) space() {
+	for p.i < len(p.b) {
+		switch p.b[p.i] {
+		case ' ', '\t', '\n', '\r':
+			p.i++
+		default:
+			return
+		}
+	}
+}
+
+// next skips white space and returns the byte after it, 0 at the end.
+func (p *parser) next() byte {
+	if p.i < len(p.b) && p.b[p.i] > ' ' {
+		return p.b[p.i]
+	}
+	p.space()
+	if p.i < len(p.b) {
+		return p.b[p.i]
+	}
+	return 0
+}
+
+func (p *parser) open() error {
+	if p.next() != '{' {
+		return p.fail("{")
+	}
+	p.i++
+	return nil
+}
+
+// member reads up to the value of an object's next member, or past its end.
+func (p *parser) member(first bool) (key string, done bool, err error) {
+	c := p.next()
+	if c == '}' {
+		p.i++
+		return "", true, nil
+	}
+	if !first {
+		if c != ',' {
+			return "", false, p.fail(", or }")
+		}
+		p.i++
+		c = p.next()
+	}
+	if c != '"' {
+		return "", false, p.fail("a member's name")
+	}
+	if key, err = p.str(); err != nil {
+		return "", false, err
+	}
+	if p.next() != ':' {
+		return "", false, p.fail(":")
+	}
+	p.i++
+	return key, false, nil
+}
+
+// fields reads the extFields object into f. Numbers and booleans are taken as
+// text, nested values as compact JSON; null leaves the field out.
+func (p *parser) fields(f Fields) (Fields, error) {
+	if p.next() == 'n' {
+		return f, p.literal("null")
+	}
+	if err := p.open(); err != nil {
+		return f, err
+	}
+	for first := true; ; first = false {
+		key, done, err := p.member(first)
+		if err != nil {
+			return f, err
+		}
+		if done {
+			return f, nil
+		}
+		value, null, err := p.scalar(key)
+		if err != nil {
+			return f, err
+		}
+		if null {
+			continue
+		}
+		if len(f) == MaxFields {
+			return f, frameErrorf(ErrMalformedHeader, "more than %d fields", MaxFields)
+		}
+		f = append(f, Field{key, value})
+	}
+}
+
+// scalar reads any value as text.
+func (p *parser) scalar(key string) (value string, null bool, err error) {
+	switch c := p.next(); {
+	case c == '"':
+		value, err = p.str()
+		return value, false, err
+	case c == '-' || c >= '0' && c <= '9':
+		value, err = p.number()
+		return value, false, err
+	case c == 't':
+		return "true", false, p.literal("true")
+	case c == 'f':
+		return "false", false, p.literal("false")
+	case c == 'n':
+		return "", true, p.literal("null")
+	case c == '{' || c == '[':
+		value, err = p.nested()
+		return value, false, err
+	}
+	return "", false, p.fail("a value of " + strconv.QuoteToASCII(shorten(key)))
+}
+
+func shorten(s string) string {
+	if len(s) > 32 {
+		return s[:32]
+	}
+	return s
+}
+
+func (p *parser) literal(word string) error {
+	if len(p.b)-p.i < len(word) || string(p.b[p.i:p.i+len(word)]) != word {
+		return p.fail(word)
+	}
+	p.i += len(word)
+	return nil
+}
+
+// integer reads a 32-bit integer, quoted or not; null counts as 0.
+func (p *parser) integer(key string) (int, error) {
+	// The usual case first: a few digits.
+	c := p.next()
+	i, neg := p.i, false
+	if c == '-' {
+		neg = true
+		i++
+	}
+	start, n := i, 0
+	for i < len(p.b) && i-start < 9 && p.b[i]-'0' < 10 {
+		n = n*10 + int(p.b[i]-'0')
+		i++
+	}
+	if i > start && i < len(p.b) && (p.b[i] == ',' || p.b[i] == '}') && (p.b[start] != '0' || i == start+1) {
+		p.i = i
+		if neg {
+			n = -n
+		}
+		return n, nil
+	}
+	s, null, err := p.scalar(key)
+	if err != nil || null {
+		return 0, err
+	}
+	v, err := strconv.ParseInt(s, 10, 32)
+	if err != nil {
+		return 0, frameErrorf(ErrMalformedHeader, "%s is %.40q, want a 32-bit integer", key, s)
+	}
+	return int(v), nil
+}
+
+// language reads a language by name, or by number as some clients send it.
+func (p *parser) language() (byte, error) {
+	s, null, err := p.scalar("language")
+	if err != nil || null {
+		return LanguageOther, err
+	}
+	for i, name := range languages {
+		if s == name {
+			return byte(i), nil
+		}
+	}
+	if n, err := strconv.ParseUint(s, 10, 8); err == nil {
+		return byte(n), nil
+	}
+	return LanguageOther, nil
+}
+
+// number reads a number as it is written.
+func (p *parser) number() (string, error) {
+	start := p.i
+	digits := func() bool {
+		at := p.i
+		for p.i < len(p.b) && p.b[p.i]-'0' < 10 {
+			p.i++
+		}
+		return p.i > at
+	}
+	if p.b[p.i] == '-' {
+		p.i++
+	}
+	first := p.i
+	if !digits() || p.b[first] == '0' && p.i > first+1 {
+		p.i = first
+		return "", p.fail("a number")
+	}
+	if p.i < len(p.b) && p.b[p.i] == '.' {
+		p.i++
+		if !digits() {
+			return "", p.fail("a digit")
+		}
+	}
+	if p.i < len(p.b) && p.b[p.i]|0x20 == 'e' {
+		p.i++
+		if p.i < len(p.b) && (p.b[p.i] == '+' || p.b[p.i] == '-') {
+			p.i++
+		}
+		if !digits() {
+			return "", p.fail("a digit")
+		}
+	}
+	return borrow(p.b[start:p.i]), nil
+}
+
+// nested reads an object or array as compact JSON. No RocketMQ client is known
+// to send one, so encoding/json may do the work.
+func (p *parser) nested() (string, error) {
+	start, depth := p.i, 0
+	for ; p.i < len(p.b); p.i++ {
+		switch p.b[p.i] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		case '"':
+			for p.i++; p.i < len(p.b) && p.b[p.i] != '"'; p.i++ {
+				if p.b[p.i] == '\\' {
+					p.i++
+				}
+			}
+		}
+		if depth == 0 {
+			p.i++
+			var out bytes.Buffer
+			if err := json.Compact(&out, p.b[start:p.i]); err != nil {
+				return "", frameErrorf(ErrMalformedHeader, "JSON value at byte %d: %v", start, err)
+			}
+			return strings.ToValidUTF8(out.String(), "\ufffd"), nil
+		}
+	}
+	p.i = len(p.b)
+	return "", p.fail("} or ]")
+}
+
+// str reads a string whose opening quote is the next byte. Raw control
+// characters are let pass.
+func (p *parser) str() (string, error) {
+	b := p.b
+	start := p.i + 1
+	var high byte
+	for i := start; i < len(b); i++ {
+		c := b[i]
+		if c == '"' {
+			p.i = i + 1
+			return text(b[start:i], high)
+		}
+		if c == '\\' {
+			return p.escaped(start, i, high)
+		}
+		high |= c
+	}
+	p.i = len(b)
+	return "", p.fail("the string's end")
+}
+
+// text borrows b as a string; high is the union of its bytes.
+func text(b []byte, high byte) (string, error) {
+	if high >= utf8.RuneSelf && !utf8.Valid(b) {
+		return strings.ToValidUTF8(string(b), "\ufffd"), nil
+	}
+	return borrow(b), nil
+}
+
+// escaped goes on with a string at its first backslash, writing at w what it
+// reads at i.
+func (p *parser) escaped(start, i int, high byte) (string, error) {
+	b, w := p.b, i
+	for i < len(b) {
+		c := b[i]
+		if c == '"' {
+			p.i = i + 1
+			return text(b[start:w], high)
+		}
+		if c != '\\' {
+			high |= c
+			b[w] = c
+			w++
+			i++
+			continue
+		}
+		if i+1 >= len(b) {
+			break
+		}
+		c = b[i+1]
+		i += 2
+		switch c {
+		case '"', '\\', '/':
+		case 'n':
+			c = '\n'
+		case 't':
+			c = '\t'
+		case 'r':
+			c = '\r'
+		case 'b':
+			c = '\b'
+		case 'f':
+			c = '\f'
+		case 'u':
+			r := hex4(b, i)
+			if r < 0 {
+				p.i = i
+				return "", p.fail("four hex digits")
+			}
+			i += 4
+			if r < utf8.RuneSelf {
+				c = byte(r)
+				break
+			}
+			high |= utf8.RuneSelf
+			if utf16.IsSurrogate(r) {
+				// Half a pair becomes U+FFFD, as in encoding/json.
+				low := rune(-1)
+				if i+1 < len(b) && b[i] == '\\' && b[i+1] == 'u' {
+					low = hex4(b, i+2)
+				}
+				if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
+					i += 6
+				}
+			}
+			w += utf8.EncodeRune(b[w:w+utf8.UTFMax], r)
+			continue
+		default:
+			p.i = i - 1
+			return "", p.fail("an escape")
+		}
+		b[w] = c
+		w++
+	}
+	p.i = len(b)
+	return "", p.fail("the string's end")
+}
+
+// hex4 reads four hex digits at i; −1 when they are not there.
+func hex4(b []byte, i int) rune {
+	if len(b)-i < 4 {
+		return -1
+	}
+	var r rune
+	for _, c := range b[i : i+4] {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return -1
+		}
+		r = r<<4 | rune(c)
+	}
+	return r
+}
