@@ -132,49 +132,49 @@ const (
 // Response codes, as RocketMQ `ResponseCode` and `RemotingSysResponseCode`; see
 // [Response].
 const (
-	RespSuccess                    = 0
-	RespSystemError                = 1
-	RespSystemBusy                 = 2
-	RespRequestCodeNotSupported    = 3
-	RespTransactionFailed          = 4
-	RespFlushDiskTimeout           = 10
-	RespSlaveNotAvailable          = 11
-	RespFlushSlaveTimeout          = 12
-	RespMessageIllegal             = 13
-	RespServiceNotAvailable        = 14
-	RespVersionNotSupported        = 15
-	RespNoPermission               = 16
-	RespTopicNotExist              = 17
-	RespTopicExistAlready          = 18
-	RespPullNotFound               = 19
-	RespPullRetryImmediately       = 20
-	RespPullOffsetMoved            = 21
-	RespQueryNotFound              = 22
-	RespSubscriptionParseFailed    = 23
-	RespSubscriptionNotExist       = 24
-	RespSubscriptionNotLatest      = 25
-	RespSubscriptionGroupNotExist  = 26
-	RespFilterDataNotExist         = 27
-	RespFilterDataNotLatest        = 28
-	RespInvalidParameter           = 29
-	RespTransactionShouldCommit    = 200
-	RespTransactionShouldRollback  = 201
-	RespTransactionStateUnknown    = 202
-	RespTransactionStateGroupWrong = 203
-	RespNoBuyerID                  = 204
-	RespNotInCurrentUnit           = 205
-	RespConsumerNotOnline          = 206
-	RespConsumeMsgTimeout          = 207
-	RespNoMessage                  = 208
-	RespPollingFull                = 209
-	RespPollingTimeout             = 210
-	RespBrokerNotExist             = 211
-	RespBrokerDispatchNotComplete  = 212
-	RespBroadcastConsumption       = 213
-	RespFlowControl                = 215
-	RespNotLeaderForQueue          = 501
-	RespIllegalOperation           = 604
-	RespGoAway                     = 1500
+	Success                    = 0
+	SystemError                = 1
+	SystemBusy                 = 2
+	RequestCodeNotSupported    = 3
+	TransactionFailed          = 4
+	FlushDiskTimeout           = 10
+	SlaveNotAvailable          = 11
+	FlushSlaveTimeout          = 12
+	MessageIllegal             = 13
+	ServiceNotAvailable        = 14
+	VersionNotSupported        = 15
+	NoPermission               = 16
+	TopicNotExist              = 17
+	TopicExistAlready          = 18
+	PullNotFound               = 19
+	PullRetryImmediately       = 20
+	PullOffsetMoved            = 21
+	QueryNotFound              = 22
+	SubscriptionParseFailed    = 23
+	SubscriptionNotExist       = 24
+	SubscriptionNotLatest      = 25
+	SubscriptionGroupNotExist  = 26
+	FilterDataNotExist         = 27
+	FilterDataNotLatest        = 28
+	InvalidParameter           = 29
+	TransactionShouldCommit    = 200
+	TransactionShouldRollback  = 201
+	TransactionStateUnknown    = 202
+	TransactionStateGroupWrong = 203
+	NoBuyerID                  = 204
+	NotInCurrentUnit           = 205
+	ConsumerNotOnline          = 206
+	ConsumeMsgTimeout          = 207
+	NoMessage                  = 208
+	PollingFull                = 209
+	PollingTimeout             = 210
+	BrokerNotExist             = 211
+	BrokerDispatchNotComplete  = 212
+	BroadcastConsumption       = 213
+	FlowControl                = 215
+	NotLeaderForQueue          = 501
+	IllegalOperation           = 604
+	GoAway                     = 1500
 )
 
 // CodeInfo describes a request or response code.
@@ -316,49 +316,49 @@ var requests = []CodeInfo{
 }
 
 var responses = []CodeInfo{
-	{Code: RespSuccess, Name: "SUCCESS", Meaning: "done"},
-	{Code: RespSystemError, Name: "SYSTEM_ERROR", Meaning: "an error in the broker", Retriable: true},
-	{Code: RespSystemBusy, Name: "SYSTEM_BUSY", Meaning: "the broker has too much to do", Retriable: true},
-	{Code: RespRequestCodeNotSupported, Name: "REQUEST_CODE_NOT_SUPPORTED", Meaning: "the broker does not know the request"},
-	{Code: RespTransactionFailed, Name: "TRANSACTION_FAILED", Meaning: "the transaction failed"},
-	{Code: RespFlushDiskTimeout, Name: "FLUSH_DISK_TIMEOUT", Meaning: "stored, but not known to be on disk"},
-	{Code: RespSlaveNotAvailable, Name: "SLAVE_NOT_AVAILABLE", Meaning: "stored, but on no replica"},
-	{Code: RespFlushSlaveTimeout, Name: "FLUSH_SLAVE_TIMEOUT", Meaning: "stored, but not known to be on a replica"},
-	{Code: RespMessageIllegal, Name: "MESSAGE_ILLEGAL", Meaning: "the message breaks a rule or limit"},
-	{Code: RespServiceNotAvailable, Name: "SERVICE_NOT_AVAILABLE", Meaning: "the broker cannot store now: starting, stopping, or its disk is full", Retriable: true},
-	{Code: RespVersionNotSupported, Name: "VERSION_NOT_SUPPORTED", Meaning: "the client is too old or too new"},
-	{Code: RespNoPermission, Name: "NO_PERMISSION", Meaning: "the topic or group forbids it", Retriable: true},
-	{Code: RespTopicNotExist, Name: "TOPIC_NOT_EXIST", Meaning: "there is no such topic", Retriable: true},
-	{Code: RespTopicExistAlready, Name: "TOPIC_EXIST_ALREADY", Meaning: "there is such a topic"},
-	{Code: RespPullNotFound, Name: "PULL_NOT_FOUND", Meaning: "no message at this offset yet"},
-	{Code: RespPullRetryImmediately, Name: "PULL_RETRY_IMMEDIATELY", Meaning: "none of the messages matched; pull again from the offset told"},
-	{Code: RespPullOffsetMoved, Name: "PULL_OFFSET_MOVED", Meaning: "the offset is outside the queue; go on from the offset told"},
-	{Code: RespQueryNotFound, Name: "QUERY_NOT_FOUND", Meaning: "nothing found"},
-	{Code: RespSubscriptionParseFailed, Name: "SUBSCRIPTION_PARSE_FAILED", Meaning: "the subscription's expression is wrong"},
-	{Code: RespSubscriptionNotExist, Name: "SUBSCRIPTION_NOT_EXIST", Meaning: "the group has no subscription to the topic"},
-	{Code: RespSubscriptionNotLatest, Name: "SUBSCRIPTION_NOT_LATEST", Meaning: "the broker knows a newer subscription"},
-	{Code: RespSubscriptionGroupNotExist, Name: "SUBSCRIPTION_GROUP_NOT_EXIST", Meaning: "there is no such group"},
-	{Code: RespFilterDataNotExist, Name: "FILTER_DATA_NOT_EXIST", Meaning: "the broker has no filter of the consumer"},
-	{Code: RespFilterDataNotLatest, Name: "FILTER_DATA_NOT_LATEST", Meaning: "the broker has an older filter of the consumer"},
-	{Code: RespInvalidParameter, Name: "INVALID_PARAMETER", Meaning: "a field's value is not allowed"},
-	{Code: RespTransactionShouldCommit, Name: "TRANSACTION_SHOULD_COMMIT", Meaning: "commit"},
-	{Code: RespTransactionShouldRollback, Name: "TRANSACTION_SHOULD_ROLLBACK", Meaning: "roll back"},
-	{Code: RespTransactionStateUnknown, Name: "TRANSACTION_STATE_UNKNOW", Meaning: "not decided yet"},
-	{Code: RespTransactionStateGroupWrong, Name: "TRANSACTION_STATE_GROUP_WRONG", Meaning: "the transaction belongs to another group"},
-	{Code: RespNoBuyerID, Name: "NO_BUYER_ID", Meaning: "the message has no buyer", Retriable: true},
-	{Code: RespNotInCurrentUnit, Name: "NOT_IN_CURRENT_UNIT", Meaning: "the message belongs to another unit", Retriable: true},
-	{Code: RespConsumerNotOnline, Name: "CONSUMER_NOT_ONLINE", Meaning: "no such consumer is connected"},
-	{Code: RespConsumeMsgTimeout, Name: "CONSUME_MSG_TIMEOUT", Meaning: "the consumer did not finish in time"},
-	{Code: RespNoMessage, Name: "NO_MESSAGE", Meaning: "there is no such message"},
-	{Code: RespPollingFull, Name: "POLLING_FULL", Meaning: "too many requests are held"},
-	{Code: RespPollingTimeout, Name: "POLLING_TIMEOUT", Meaning: "the held request's time is over"},
-	{Code: RespBrokerNotExist, Name: "BROKER_NOT_EXIST", Meaning: "there is no such broker"},
-	{Code: RespBrokerDispatchNotComplete, Name: "BROKER_DISPATCH_NOT_COMPLETE", Meaning: "not all of the log is in its queues yet"},
-	{Code: RespBroadcastConsumption, Name: "BROADCAST_CONSUMPTION", Meaning: "the group broadcasts, so it has no offsets in the broker"},
-	{Code: RespFlowControl, Name: "FLOW_CONTROL", Meaning: "too many requests of this kind"},
-	{Code: RespNotLeaderForQueue, Name: "NOT_LEADER_FOR_QUEUE", Meaning: "the queue belongs to another broker"},
-	{Code: RespIllegalOperation, Name: "ILLEGAL_OPERATION", Meaning: "not allowed in this state"},
-	{Code: RespGoAway, Name: "GO_AWAY", Meaning: "the server is stopping; connect elsewhere", Retriable: true},
+	{Code: Success, Name: "SUCCESS", Meaning: "done"},
+	{Code: SystemError, Name: "SYSTEM_ERROR", Meaning: "an error in the broker", Retriable: true},
+	{Code: SystemBusy, Name: "SYSTEM_BUSY", Meaning: "the broker has too much to do", Retriable: true},
+	{Code: RequestCodeNotSupported, Name: "REQUEST_CODE_NOT_SUPPORTED", Meaning: "the broker does not know the request"},
+	{Code: TransactionFailed, Name: "TRANSACTION_FAILED", Meaning: "the transaction failed"},
+	{Code: FlushDiskTimeout, Name: "FLUSH_DISK_TIMEOUT", Meaning: "stored, but not known to be on disk"},
+	{Code: SlaveNotAvailable, Name: "SLAVE_NOT_AVAILABLE", Meaning: "stored, but on no replica"},
+	{Code: FlushSlaveTimeout, Name: "FLUSH_SLAVE_TIMEOUT", Meaning: "stored, but not known to be on a replica"},
+	{Code: MessageIllegal, Name: "MESSAGE_ILLEGAL", Meaning: "the message breaks a rule or limit"},
+	{Code: ServiceNotAvailable, Name: "SERVICE_NOT_AVAILABLE", Meaning: "the broker cannot store now: starting, stopping, or its disk is full", Retriable: true},
+	{Code: VersionNotSupported, Name: "VERSION_NOT_SUPPORTED", Meaning: "the client is too old or too new"},
+	{Code: NoPermission, Name: "NO_PERMISSION", Meaning: "the topic or group forbids it", Retriable: true},
+	{Code: TopicNotExist, Name: "TOPIC_NOT_EXIST", Meaning: "there is no such topic", Retriable: true},
+	{Code: TopicExistAlready, Name: "TOPIC_EXIST_ALREADY", Meaning: "there is such a topic"},
+	{Code: PullNotFound, Name: "PULL_NOT_FOUND", Meaning: "no message at this offset yet"},
+	{Code: PullRetryImmediately, Name: "PULL_RETRY_IMMEDIATELY", Meaning: "none of the messages matched; pull again from the offset told"},
+	{Code: PullOffsetMoved, Name: "PULL_OFFSET_MOVED", Meaning: "the offset is outside the queue; go on from the offset told"},
+	{Code: QueryNotFound, Name: "QUERY_NOT_FOUND", Meaning: "nothing found"},
+	{Code: SubscriptionParseFailed, Name: "SUBSCRIPTION_PARSE_FAILED", Meaning: "the subscription's expression is wrong"},
+	{Code: SubscriptionNotExist, Name: "SUBSCRIPTION_NOT_EXIST", Meaning: "the group has no subscription to the topic"},
+	{Code: SubscriptionNotLatest, Name: "SUBSCRIPTION_NOT_LATEST", Meaning: "the broker knows a newer subscription"},
+	{Code: SubscriptionGroupNotExist, Name: "SUBSCRIPTION_GROUP_NOT_EXIST", Meaning: "there is no such group"},
+	{Code: FilterDataNotExist, Name: "FILTER_DATA_NOT_EXIST", Meaning: "the broker has no filter of the consumer"},
+	{Code: FilterDataNotLatest, Name: "FILTER_DATA_NOT_LATEST", Meaning: "the broker has an older filter of the consumer"},
+	{Code: InvalidParameter, Name: "INVALID_PARAMETER", Meaning: "a field's value is not allowed"},
+	{Code: TransactionShouldCommit, Name: "TRANSACTION_SHOULD_COMMIT", Meaning: "commit"},
+	{Code: TransactionShouldRollback, Name: "TRANSACTION_SHOULD_ROLLBACK", Meaning: "roll back"},
+	{Code: TransactionStateUnknown, Name: "TRANSACTION_STATE_UNKNOW", Meaning: "not decided yet"},
+	{Code: TransactionStateGroupWrong, Name: "TRANSACTION_STATE_GROUP_WRONG", Meaning: "the transaction belongs to another group"},
+	{Code: NoBuyerID, Name: "NO_BUYER_ID", Meaning: "the message has no buyer", Retriable: true},
+	{Code: NotInCurrentUnit, Name: "NOT_IN_CURRENT_UNIT", Meaning: "the message belongs to another unit", Retriable: true},
+	{Code: ConsumerNotOnline, Name: "CONSUMER_NOT_ONLINE", Meaning: "no such consumer is connected"},
+	{Code: ConsumeMsgTimeout, Name: "CONSUME_MSG_TIMEOUT", Meaning: "the consumer did not finish in time"},
+	{Code: NoMessage, Name: "NO_MESSAGE", Meaning: "there is no such message"},
+	{Code: PollingFull, Name: "POLLING_FULL", Meaning: "too many requests are held"},
+	{Code: PollingTimeout, Name: "POLLING_TIMEOUT", Meaning: "the held request's time is over"},
+	{Code: BrokerNotExist, Name: "BROKER_NOT_EXIST", Meaning: "there is no such broker"},
+	{Code: BrokerDispatchNotComplete, Name: "BROKER_DISPATCH_NOT_COMPLETE", Meaning: "not all of the log is in its queues yet"},
+	{Code: BroadcastConsumption, Name: "BROADCAST_CONSUMPTION", Meaning: "the group broadcasts, so it has no offsets in the broker"},
+	{Code: FlowControl, Name: "FLOW_CONTROL", Meaning: "too many requests of this kind"},
+	{Code: NotLeaderForQueue, Name: "NOT_LEADER_FOR_QUEUE", Meaning: "the queue belongs to another broker"},
+	{Code: IllegalOperation, Name: "ILLEGAL_OPERATION", Meaning: "not allowed in this state"},
+	{Code: GoAway, Name: "GO_AWAY", Meaning: "the server is stopping; connect elsewhere", Retriable: true},
 }
 
 var requestsByCode, responsesByCode = byCode(requests), byCode(responses)
