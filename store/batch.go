@@ -43,6 +43,11 @@ type Message struct {
 	Appended Appended
 	// Err is the verdict on this one message: nil, ErrStale, ErrTopicNotFound.
 	Err error
+
+	// Of the store's own records: not zero for anything but a message.
+	kind    Kind
+	flags   uint8
+	durable bool // synced in either flush mode before Done
 }
 
 // Appended is where a message was stored.

@@ -81,6 +81,9 @@ type Options struct {
 	// queue appeared: the level's length and when it is due (µs since the epoch). It must not
 	// block.
 	OnPending func(delay time.Duration, dueUs int64)
+
+	// openWAL puts faults between the store and the WAL, in tests.
+	openWAL func(dir string, segmentBytes int) (walLog, error)
 }
 
 const (
