@@ -11,4 +11,5 @@ require (
 	github.com/tidwall/wal v1.2.1 // indirect
 	go.uber.org/goleak v1.3.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
 )

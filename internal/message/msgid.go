@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -83,7 +82,29 @@ func (g *UniqueIDs) UniqueID(now time.Time) string {
 	copy(b[:], g.prefix[:])
 	y, m, _ := now.Date()
 	ms := now.Sub(time.Date(y, m, 1, 0, 0, 0, 0, now.Location())).Milliseconds()
-	binary.BigEndian.PutUint32(b[10:], uint32(min(ms, math.MaxInt32)))
+	binary.BigEndian.PutUint32(b[10:], uint32(ms)) // a month has fewer than 2³² ms
 	binary.BigEndian.PutUint16(b[14:], uint16(g.counter.Add(1)-1))
 	return upperHex(b[:])
+}
+
+// UniqueIDTime is when a unique id was made, to the millisecond: the newest
+// time up to now that its "ms since the month began" can mean, as RocketMQ
+// `MessageClientIDSetter.getNearlyTimeFromID`. now's location is taken for the
+// sender's. The error wraps [ErrInvalidID].
+func UniqueIDTime(id string, now time.Time) (time.Time, error) {
+	var b [28]byte
+	if len(id) != 32 && len(id) != 56 {
+		return time.Time{}, fmt.Errorf("%w: %.60q has %d digits, want 32 or 56", ErrInvalidID, id, len(id))
+	}
+	n, err := hex.Decode(b[:], []byte(id))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%w: %q: %v", ErrInvalidID, id, err)
+	}
+	span := time.Duration(binary.BigEndian.Uint32(b[n-6:])) * time.Millisecond
+	y, m, _ := now.Date()
+	t := time.Date(y, m, 1, 0, 0, 0, 0, now.Location()).Add(span)
+	if t.After(now) {
+		t = time.Date(y, m-1, 1, 0, 0, 0, 0, now.Location()).Add(span)
+	}
+	return t, nil
 }

@@ -157,7 +157,7 @@ func RemoveProperties(props string, keys ...string) string {
 	if !changed {
 		return props
 	}
-	return string(out)
+	return borrow(out)
 }
 
 // ParseProperties decodes a property string by the rules of [Property]. The

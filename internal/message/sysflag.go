@@ -1,5 +1,7 @@
 package message
 
+import "strconv"
+
 // Bits of a message's system flag, as RocketMQ `MessageSysFlag`.
 const (
 	FlagCompressed  int32 = 1 << 0 // the body is compressed; see [CompressionOf]
@@ -56,7 +58,7 @@ func (c Compression) String() string {
 	case CompressionZlib:
 		return "zlib"
 	}
-	return "unknown compression"
+	return "compression " + strconv.Itoa(int(c))
 }
 
 // CompressionOf returns how the body of a message with this system flag is

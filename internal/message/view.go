@@ -2,6 +2,7 @@ package message
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"unsafe"
 )
 
@@ -50,11 +51,26 @@ func (v View) SysFlag() int32 { return int32(be32(v, offSysFlag)) }
 // BornTime returns the sender's time in ms since the epoch.
 func (v View) BornTime() int64 { return int64(be64(v, offBornTime)) }
 
+// BornHost returns the sender's address; the zero AddrPort if its port is none.
+func (v View) BornHost() netip.AddrPort {
+	host, _ := hostAt(v, offBornHost, v.SysFlag()&FlagBornHostV6 != 0)
+	return host
+}
+
+// StoreHost returns the broker's address; the zero AddrPort if its port is none.
+func (v View) StoreHost() netip.AddrPort {
+	host, _ := hostAt(v, storeTimeAt(v)+8, v.SysFlag()&FlagStoreHostV6 != 0)
+	return host
+}
+
 // StoreTime returns the broker's time in ms since the epoch.
 func (v View) StoreTime() int64 { return int64(be64(v, storeTimeAt(v))) }
 
 // ReconsumeTimes returns how often the message was sent back.
 func (v View) ReconsumeTimes() int32 { return int32(be32(v, v.bodyAt()-16)) }
+
+// PreparedTransactionOffset returns the offset of the prepared message.
+func (v View) PreparedTransactionOffset() int64 { return int64(be64(v, v.bodyAt()-12)) }
 
 // Body returns the body; it borrows from the record.
 func (v View) Body() []byte {
