@@ -46,9 +46,9 @@ func LanguageName(language byte) string {
 	return languages[LanguageOther]
 }
 
-// Version is what our commands carry: the ordinal of V5_3_3 in RocketMQ
-// `MQVersion`, which its 5.x clients take as "has every feature up to 5.3".
-const Version = 471
+// Version is what our commands carry: the ordinal of V5_5_0 in RocketMQ
+// `MQVersion`. Peers compare it to learn what we understand.
+const Version = 513
 
 const (
 	// MaxFrame is the longest frame in bytes, its length word included, as
@@ -77,6 +77,10 @@ type Command struct {
 	// Bodies follow Body in the frame, so that an answer need not be joined.
 	// Decoding leaves it nil.
 	Bodies [][]byte
+	// Done, if set, is called once by [Writer.Write] or after it, from any
+	// goroutine, when Body and Bodies are no longer needed: written, copied, or
+	// given up with an error.
+	Done func()
 	// HeaderType is HeaderJSON or HeaderRocketMQ; a response has its request's.
 	HeaderType byte
 }

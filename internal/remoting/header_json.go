@@ -2,7 +2,9 @@ package remoting
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"math/bits"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -13,7 +15,7 @@ import (
 // fastjson:
 //
 //	{"code":310,"extFields":{"b":"TopicA",…},"flag":0,"language":"JAVA",
-//	 "opaque":7,"remark":"…","serializeTypeCurrentRPC":"JSON","version":471}
+//	 "opaque":7,"remark":"…","serializeTypeCurrentRPC":"JSON","version":513}
 //
 // Members may come in any order; remark and extFields may be missing or null.
 
@@ -398,25 +400,42 @@ func (p *parser) nested() (string, error) {
 func (p *parser) str() (string, error) {
 	b := p.b
 	start := p.i + 1
-	var high byte
-	for i := start; i < len(b); i++ {
-		c := b[i]
-		if c == '"' {
-			p.i = i + 1
-			return text(b[start:i], high)
-		}
-		if c == '\\' {
-			return p.escaped(start, i, high)
-		}
-		high |= c
+	i, high := special(b, start)
+	if i < len(b) && b[i] == '"' {
+		p.i = i + 1
+		return text(b[start:i], high)
 	}
-	p.i = len(b)
-	return "", p.fail("the string's end")
+	return p.escaped(start, i, high)
 }
 
-// text borrows b as a string; high is the union of its bytes.
-func text(b []byte, high byte) (string, error) {
-	if high >= utf8.RuneSelf && !utf8.Valid(b) {
+const (
+	eachByte = 0x0101010101010101
+	highBits = 0x80 * eachByte
+)
+
+// special finds the first quote or backslash at or after i, len(b) if there is
+// none. high is not 0 if there may be bytes above 0x7f before it.
+func special(b []byte, i int) (at int, high uint64) {
+	for ; len(b)-i >= 8; i += 8 {
+		// Eight bytes at once: x-eachByte borrows into the high bit of the
+		// lowest byte that is zero, and only from there up is it unreliable.
+		x := binary.LittleEndian.Uint64(b[i:])
+		quote, back := x^('"'*eachByte), x^('\\'*eachByte)
+		found := ((quote-eachByte)&^quote | (back-eachByte)&^back) & highBits
+		high |= x
+		if found != 0 {
+			return i + bits.TrailingZeros64(found)/8, high & highBits
+		}
+	}
+	for ; i < len(b) && b[i] != '"' && b[i] != '\\'; i++ {
+		high |= uint64(b[i])
+	}
+	return i, high & highBits
+}
+
+// text borrows b as a string; high is 0 if b is ASCII.
+func text(b []byte, high uint64) (string, error) {
+	if high != 0 && !utf8.Valid(b) {
 		return strings.ToValidUTF8(string(b), "\ufffd"), nil
 	}
 	return borrow(b), nil
@@ -424,25 +443,18 @@ func text(b []byte, high byte) (string, error) {
 
 // escaped goes on with a string at its first backslash, writing at w what it
 // reads at i.
-func (p *parser) escaped(start, i int, high byte) (string, error) {
+func (p *parser) escaped(start, i int, high uint64) (string, error) {
 	b, w := p.b, i
 	for i < len(b) {
-		c := b[i]
-		if c == '"' {
+		if b[i] == '"' {
 			p.i = i + 1
 			return text(b[start:w], high)
 		}
-		if c != '\\' {
-			high |= c
-			b[w] = c
-			w++
-			i++
-			continue
-		}
+		// A backslash.
 		if i+1 >= len(b) {
 			break
 		}
-		c = b[i+1]
+		c := b[i+1]
 		i += 2
 		switch c {
 		case '"', '\\', '/':
@@ -463,29 +475,29 @@ func (p *parser) escaped(start, i int, high byte) (string, error) {
 				return "", p.fail("four hex digits")
 			}
 			i += 4
-			if r < utf8.RuneSelf {
-				c = byte(r)
-				break
-			}
-			high |= utf8.RuneSelf
 			if utf16.IsSurrogate(r) {
 				// Half a pair becomes U+FFFD, as in encoding/json.
 				low := rune(-1)
-				if i+1 < len(b) && b[i] == '\\' && b[i+1] == 'u' {
+				if len(b)-i >= 6 && b[i] == '\\' && b[i+1] == 'u' {
 					low = hex4(b, i+2)
 				}
 				if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
 					i += 6
 				}
 			}
-			w += utf8.EncodeRune(b[w:w+utf8.UTFMax], r)
-			continue
+			w += utf8.EncodeRune(b[w:i], r) // at most 3 bytes for 6, 4 for 12
 		default:
 			p.i = i - 1
 			return "", p.fail("an escape")
 		}
-		b[w] = c
-		w++
+		if c != 'u' {
+			b[w] = c
+			w++
+		}
+		next, h := special(b, i)
+		high |= h
+		w += copy(b[w:], b[i:next])
+		i = next
 	}
 	p.i = len(b)
 	return "", p.fail("the string's end")

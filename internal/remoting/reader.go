@@ -9,6 +9,7 @@ import (
 const (
 	minReadBuffer = 4 << 10  // what an idle connection holds
 	maxReadBuffer = 64 << 10 // what a busy one grows to
+	fewReads      = 32       // after so many small reads it shrinks again
 	// maxAhead bounds the memory taken for a frame before its bytes arrive.
 	maxAhead = 16 << 10
 )
@@ -20,6 +21,7 @@ type Reader struct {
 	limit int
 	buf   []byte
 	r, w  int // buf[r:w] was read and not taken yet
+	few   int // reads in a row that needed no large buffer
 	err   error
 }
 
@@ -127,10 +129,19 @@ func (r *Reader) fill() error {
 		r.w = copy(r.buf, r.buf[r.r:r.w])
 		r.r = 0
 	}
+	if r.few >= fewReads && r.w < minReadBuffer {
+		r.buf = append(make([]byte, 0, minReadBuffer), r.buf[:r.w]...)[:minReadBuffer]
+		r.few = 0
+	}
 	n, err := readSome(r.src, r.buf[r.w:])
 	r.w += n
 	if err != nil {
 		return err
+	}
+	if len(r.buf) > minReadBuffer && n < minReadBuffer/2 {
+		r.few++
+	} else {
+		r.few = 0
 	}
 	if r.w == len(r.buf) && len(r.buf) < maxReadBuffer {
 		bigger := make([]byte, 4*len(r.buf))

@@ -18,8 +18,9 @@ type WriterOptions struct {
 	// Throttle is how many bytes may wait before [Writer.Throttle] holds its
 	// caller back (default 1 MiB).
 	Throttle int
-	// Timeout is how long the peer may take no byte at all while some wait
-	// (default 15 s). Then the connection is closed.
+	// Timeout is how long the peer may take over 256 KiB, or over what waits
+	// if that is less (default 15 s). Then the connection is closed. It is kept
+	// to within an eighth.
 	Timeout time.Duration
 }
 
@@ -28,13 +29,14 @@ const (
 	defaultThrottle  = 1 << 20
 	defaultTimeout   = 15 * time.Second
 
-	// copyBelow: shorter bodies are copied behind their header, longer ones
-	// are written from where they are.
+	// copyBelow: shorter pieces of a body are copied behind their header,
+	// longer ones are written from where they are.
 	copyBelow = 4 << 10
 	// writeChunk is how much is written under one deadline.
 	writeChunk = 256 << 10
-	// keepBuffer: larger buffers are let go after they were written.
-	keepBuffer = 64 << 10
+	// keepBuffer: larger buffers are let go after they were written, so that
+	// a connection that was busy once does not hold them for ever.
+	keepBuffer = 16 << 10
 )
 
 // Writer puts frames on a connection, from any number of goroutines. Write
@@ -47,23 +49,29 @@ type Writer struct {
 
 	mu     sync.Mutex
 	wake   sync.Cond // the flusher waits: something queued, closed or failed
-	room   sync.Cond // Throttle waits: queue shorter, or failed
+	room   sync.Cond // Throttle waits: queue shorter, closed or failed
 	queue  batch
-	spare  batch // what the flusher is done with
-	flying int   // bytes taken by the flusher and not written yet
+	spare  batch // memory of the last batch written
+	flying int   // bytes the flusher has taken and not written yet
 	closed bool
 	err    error
+
+	// Of the flusher alone.
+	deadline time.Time
+	pieces   [][]byte
 }
 
-// batch is encoded frames: buf, with each part's bytes put in before buf[at].
+// batch is encoded frames: the bytes of buf, with each part's put in at its
+// place.
 type batch struct {
 	buf   []byte
 	parts []part
-	bytes int
+	bytes int      // of buf and parts together
+	done  []func() // Command.Done of those whose parts are here
 }
 
 type part struct {
-	at int
+	at int // in buf
 	b  []byte
 }
 
@@ -85,38 +93,54 @@ func NewWriter(conn net.Conn, opts WriterOptions) *Writer {
 	return w
 }
 
-// Write queues a frame; it does not wait for the peer. Fields and Remark are
-// encoded before it returns. A Body or one of Bodies of 4 KiB and more is
-// written later from where it is and must not be changed. Errors: wrapping
-// [ErrEncode], and nothing else happened; [ErrWriterClosed]; [ErrSlowPeer] or
-// the connection's error, after which the connection is closed.
+// Write queues a frame; it does not wait for the peer. When it returns, the
+// fields, the remark and short bodies have been copied; a Body or one of
+// Bodies of 4 KiB and more is written later from where it is, and must not be
+// changed until c.Done is called. Errors: one wrapping [ErrEncode], and nothing
+// else happened; [ErrWriterClosed]; one wrapping [ErrSlowPeer] or the
+// connection's own, after which the connection is closed.
 func (w *Writer) Write(c *Command) error {
+	queued, err := w.enqueue(c)
+	if !queued && c.Done != nil {
+		c.Done()
+	}
+	return err
+}
+
+// enqueue reports whether c's Done was queued too.
+func (w *Writer) enqueue(c *Command) (done bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
-		return w.err
+		return false, w.err
 	}
 	if w.closed {
-		return ErrWriterClosed
+		return false, ErrWriterClosed
 	}
 	q := &w.queue
-	before := len(q.buf)
+	header, parts := len(q.buf), len(q.parts)
 	buf, err := AppendHeader(q.buf, c)
 	if err != nil {
-		return err
+		return false, err
+	}
+	waiting := q.bytes + w.flying
+	size := len(buf) - header + c.BodyLen()
+	if waiting > 0 && waiting+size > w.opts.MaxQueued {
+		w.failLocked(fmt.Errorf("%w: %d bytes wait, at most %d", ErrSlowPeer, waiting+size, w.opts.MaxQueued))
+		return false, w.err
 	}
 	q.buf = buf
+	q.bytes += size
 	q.add(c.Body)
 	for _, b := range c.Bodies {
 		q.add(b)
 	}
-	waiting := q.bytes + w.flying
-	q.bytes += len(buf) - before + c.BodyLen()
-	if waiting > 0 && q.bytes+w.flying > w.opts.MaxQueued {
-		return w.failLocked(fmt.Errorf("%w: %d bytes wait, at most %d", ErrSlowPeer, q.bytes+w.flying, w.opts.MaxQueued))
+	if c.Done != nil && len(q.parts) > parts {
+		q.done = append(q.done, c.Done)
+		done = true
 	}
 	w.wake.Signal()
-	return nil
+	return done, nil
 }
 
 // add queues one piece of a body.
@@ -132,15 +156,22 @@ func (q *batch) add(b []byte) {
 
 // Throttle waits while more than the option's bytes are queued. The goroutine
 // that reads the connection's requests calls it before each, so that a peer
-// that does not read its answers is not read either. It returns the error that
-// ended the Writer, if any.
+// that does not read its answers is not read either. The error is
+// [ErrWriterClosed] or what ended the Writer.
 func (w *Writer) Throttle() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.err == nil && !w.closed && w.queue.bytes+w.flying > w.opts.Throttle {
+	for {
+		switch {
+		case w.err != nil:
+			return w.err
+		case w.closed:
+			return ErrWriterClosed
+		case w.queue.bytes+w.flying <= w.opts.Throttle:
+			return nil
+		}
 		w.room.Wait()
 	}
-	return w.err
 }
 
 // Queued is how many bytes wait to be written.
@@ -165,77 +196,96 @@ func (w *Writer) Close() error {
 	return w.err
 }
 
-// failLocked ends the Writer with err and closes the connection.
-func (w *Writer) failLocked(err error) error {
-	if w.err == nil {
-		w.err = err
-		w.queue, w.spare = batch{}, batch{}
-		w.conn.Close()
-		w.wake.Signal()
-		w.room.Broadcast()
+// failLocked ends the Writer with err and closes the connection. What is
+// queued is left to the flusher, which calls its Done.
+func (w *Writer) failLocked(err error) {
+	if w.err != nil {
+		return
 	}
-	return w.err
+	w.err = err
+	w.conn.Close()
+	w.wake.Signal()
+	w.room.Broadcast()
 }
 
 // flush is the Writer's goroutine.
 func (w *Writer) flush() {
 	defer close(w.done)
-	var deadline time.Time
+	for {
+		b, ok := w.takeQueued()
+		var err error
+		if ok {
+			err = w.write(&b)
+		}
+		for _, done := range b.done {
+			done()
+		}
+		if !ok {
+			return
+		}
+		b.reset()
+		w.written(b, err)
+	}
+}
+
+// takeQueued waits for frames and takes them. ok is false when the Writer is
+// done: closed with nothing left, or failed.
+func (w *Writer) takeQueued() (b batch, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for {
-		for w.err == nil && w.queue.bytes == 0 && !w.closed {
-			w.wake.Wait()
-		}
-		if w.err != nil || w.queue.bytes == 0 {
-			return
-		}
-		b := w.queue
-		w.queue, w.spare = w.spare, batch{}
-		w.flying = b.bytes
-		w.mu.Unlock()
-		err := w.write(&b, &deadline)
-		b.reset()
-		w.mu.Lock()
-		w.flying = 0
-		w.spare = b
-		w.room.Broadcast()
-		if err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				err = fmt.Errorf("%w: no byte taken within %v", ErrSlowPeer, w.opts.Timeout)
-			}
-			w.failLocked(err)
-			return
-		}
+	for w.err == nil && w.queue.bytes == 0 && !w.closed {
+		w.wake.Wait()
+	}
+	b, w.queue, w.spare = w.queue, w.spare, batch{}
+	w.flying = b.bytes
+	return b, w.err == nil && b.bytes > 0
+}
+
+// written takes a batch's memory back and notes how writing went.
+func (w *Writer) written(b batch, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flying = 0
+	w.spare = b
+	w.room.Broadcast()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("%w: %v were not enough", ErrSlowPeer, w.opts.Timeout)
+	}
+	if err != nil {
+		w.failLocked(err)
 	}
 }
 
 // reset empties a batch and keeps memory of usual size.
 func (b *batch) reset() {
-	b.bytes = 0
 	clear(b.parts)
-	b.parts = b.parts[:0]
+	clear(b.done)
+	b.bytes, b.buf, b.parts, b.done = 0, b.buf[:0], b.parts[:0], b.done[:0]
 	if cap(b.buf) > keepBuffer {
 		b.buf = nil
 	}
-	b.buf = b.buf[:0]
 }
 
 // write writes b in chunks, each under a deadline of its own.
-func (w *Writer) write(b *batch, deadline *time.Time) error {
-	var chunk net.Buffers
+func (w *Writer) write(b *batch) error {
+	if len(b.parts) == 0 && len(b.buf) <= writeChunk {
+		if err := w.extend(); err != nil {
+			return err
+		}
+		_, err := w.conn.Write(b.buf)
+		return err
+	}
 	size := 0
 	put := func(p []byte) error {
 		for len(p) > 0 {
 			n := min(len(p), writeChunk-size)
-			chunk = append(chunk, p[:n])
-			size += n
+			w.pieces = append(w.pieces, p[:n])
 			p = p[n:]
-			if size == writeChunk {
-				if err := w.writeChunk(chunk, deadline); err != nil {
+			if size += n; size == writeChunk {
+				size = 0
+				if err := w.writePieces(); err != nil {
 					return err
 				}
-				chunk, size = nil, 0
 			}
 		}
 		return nil
@@ -253,25 +303,30 @@ func (w *Writer) write(b *batch, deadline *time.Time) error {
 	if err := put(b.buf[at:]); err != nil {
 		return err
 	}
-	return w.writeChunk(chunk, deadline)
+	return w.writePieces()
 }
 
-func (w *Writer) writeChunk(chunk net.Buffers, deadline *time.Time) error {
-	if len(chunk) == 0 {
+// writePieces writes pieces, in one system call where it can.
+func (w *Writer) writePieces() error {
+	if len(w.pieces) == 0 {
 		return nil
 	}
-	// Moving the deadline costs a timer; it may be off by an eighth.
-	now := time.Now()
-	if deadline.Sub(now) < w.opts.Timeout-w.opts.Timeout/8 {
-		*deadline = now.Add(w.opts.Timeout)
-		if err := w.conn.SetWriteDeadline(*deadline); err != nil {
-			return err
-		}
-	}
-	if len(chunk) == 1 {
-		_, err := w.conn.Write(chunk[0])
+	if err := w.extend(); err != nil {
 		return err
 	}
-	_, err := chunk.WriteTo(w.conn)
+	buffers := net.Buffers(w.pieces) // WriteTo empties it and clears the pieces
+	w.pieces = w.pieces[:0]
+	_, err := buffers.WriteTo(w.conn)
 	return err
+}
+
+// extend moves the write deadline, which costs a timer, when less than seven
+// eighths are left.
+func (w *Writer) extend() error {
+	now := time.Now()
+	if w.deadline.Sub(now) >= w.opts.Timeout-w.opts.Timeout/8 {
+		return nil
+	}
+	w.deadline = now.Add(w.opts.Timeout)
+	return w.conn.SetWriteDeadline(w.deadline)
 }
