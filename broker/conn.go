@@ -1,0 +1,295 @@
+package broker
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemq/tidemq/internal/remoting"
+)
+
+const (
+	// defaultInFlight bounds the requests of one connection that are in hand,
+	// maxInFlightBytes their bodies: beyond, the connection is not read on.
+	defaultInFlight  = 4096
+	maxInFlightBytes = 32 << 20
+	// frameTimeout closes a connection that began a frame and does not end it.
+	frameTimeout = 30 * time.Second
+	// keepScratch is the largest body whose memory a connection keeps for its
+	// next request.
+	keepScratch = 256 << 10
+)
+
+// conn is one client's connection. Its goroutines: serve, which reads requests
+// and runs those that need not wait; the Writer's; one per request that waits
+// for the disk (apart); sendLane's while sends wait. serve returns when all
+// have ended.
+type conn struct {
+	b      *Broker
+	nc     net.Conn
+	reader *remoting.Reader
+	in     *timedReader
+	writer *remoting.Writer
+	// scratch is the memory of the request in hand; a request that outlives
+	// its handler takes it along (keep).
+	scratch *remoting.Scratch
+
+	remote netip.AddrPort
+	// host is what offset message ids and routes name: the advertised address,
+	// else the one the client came in by. hostText is its written form.
+	host     netip.AddrPort
+	hostText string
+
+	gate gate
+	lane sendLane
+	work sync.WaitGroup
+	// opaque numbers the requests that the broker sends.
+	opaque atomic.Int32
+
+	// Pulls held for this connection; guarded by the holder's mutex.
+	pulls        []*heldPull
+	pullsDropped bool
+
+	// left: the connection ended; guarded by the registry's mutex.
+	left bool
+}
+
+func newConn(b *Broker, nc net.Conn) *conn {
+	c := &conn{b: b, nc: nc, scratch: new(remoting.Scratch)}
+	c.remote = addrPort(nc.RemoteAddr())
+	c.host = b.advertise
+	if c.hostText = b.opts.Advertise; !c.host.IsValid() {
+		c.host = addrPort(nc.LocalAddr())
+		c.hostText = c.host.String()
+	}
+	c.in = &timedReader{nc: nc, idle: b.opts.IdleTimeout}
+	c.reader = remoting.NewReader(c.in, 0)
+	c.writer = remoting.NewWriter(nc, remoting.WriterOptions{})
+	c.gate.init(b.opts.maxInFlight, maxInFlightBytes)
+	return c
+}
+
+// addrPort returns a TCP address with an IPv4 address in its short form and
+// without a zone, as records and ids have room for.
+func addrPort(a net.Addr) netip.AddrPort {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := t.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
+}
+
+// serve reads requests until the connection ends or the broker closes, then
+// waits for what is in hand, writes the answers that wait and closes.
+func (c *conn) serve() {
+	err := c.read()
+	if !quietEnd(err) {
+		c.b.log.Warn("connection closed", "remote", c.remote, "error", err)
+	}
+	c.b.hold.drop(c)
+	c.b.notify(c.b.registry.gone(c))
+	if !errors.Is(err, io.EOF) && !errors.Is(err, errClosing) {
+		// Nobody reads the answers any more, but those written already may
+		// still be on their way: closing the Writer first sends them.
+		c.writer.Close()
+		c.nc.Close()
+	}
+	c.gate.wait()
+	c.work.Wait()
+	c.writer.Close()
+	c.nc.Close()
+}
+
+// read serves requests; it returns why it ended.
+func (c *conn) read() error {
+	for {
+		// A peer that does not read its answers is not read either.
+		if err := c.writer.Throttle(); err != nil {
+			return err
+		}
+		c.gate.room()
+		c.in.begin(c.reader.Buffered() > 0)
+		if c.in.closing.Load() {
+			return errClosing
+		}
+		req, err := c.reader.ReadInto(c.scratch)
+		if err != nil {
+			if c.in.closing.Load() {
+				return errClosing
+			}
+			return err
+		}
+		if req.IsResponse() {
+			continue // the broker's requests are one-way
+		}
+		large := cap(req.Body) > keepScratch
+		c.b.dispatch(c, req)
+		if large {
+			c.scratch = new(remoting.Scratch)
+		}
+	}
+}
+
+// keep lets the request in hand outlive its handler.
+func (c *conn) keep() { c.scratch = new(remoting.Scratch) }
+
+// stopReading makes serve end after the request it has in hand.
+func (c *conn) stopReading() {
+	c.in.closing.Store(true)
+	c.nc.SetReadDeadline(time.Unix(1, 0))
+}
+
+// reply writes an answer to req, unless req wants none.
+func (c *conn) reply(req, resp *remoting.Command) {
+	if req.IsOneway() {
+		return
+	}
+	c.write(resp)
+}
+
+// write queues a command. A command that cannot be encoded is answered as an
+// error; the writer's own errors end the connection, which serve notices.
+func (c *conn) write(cmd *remoting.Command) {
+	err := c.writer.Write(cmd)
+	if err == nil || !errors.Is(err, remoting.ErrEncode) {
+		return
+	}
+	c.b.log.Error("answer cannot be encoded", "remote", c.remote, "command", cmd, "error", err)
+	if cmd.IsResponse() {
+		c.writer.Write(&remoting.Command{
+			Code: remoting.SystemError, Language: cmd.Language, Version: cmd.Version, Opaque: cmd.Opaque,
+			Flag: remoting.FlagResponse, Remark: err.Error(), HeaderType: remoting.HeaderJSON,
+		})
+	}
+}
+
+// tell sends a one-way request to the client.
+func (c *conn) tell(cmd *remoting.Command) {
+	cmd.Opaque = c.opaque.Add(1)
+	cmd.Flag = remoting.FlagOneway
+	c.write(cmd)
+}
+
+// errClosing is how serve's reading ends when the broker closes.
+var errClosing = errors.New("broker is closing")
+
+// quietEnd reports whether a connection ended as connections do.
+func quietEnd(err error) bool {
+	var frame *remoting.FrameError
+	if errors.As(err, &frame) {
+		return false
+	}
+	var netErr net.Error
+	return errors.Is(err, io.EOF) || errors.Is(err, errClosing) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, errFrameTimeout) || errors.As(err, &netErr)
+}
+
+// gate counts what a connection has in hand.
+type gate struct {
+	mu       sync.Mutex
+	change   sync.Cond
+	n, maxN  int
+	bytes    int
+	maxBytes int
+}
+
+func (g *gate) init(maxN, maxBytes int) {
+	g.change.L = &g.mu
+	g.maxN, g.maxBytes = maxN, maxBytes
+}
+
+// room waits until one more request may come in.
+func (g *gate) room() {
+	g.mu.Lock()
+	for g.n >= g.maxN || g.bytes >= g.maxBytes {
+		g.change.Wait()
+	}
+	g.mu.Unlock()
+}
+
+func (g *gate) enter(bytes int) {
+	g.mu.Lock()
+	g.n++
+	g.bytes += bytes
+	g.mu.Unlock()
+}
+
+func (g *gate) leave(bytes int) {
+	g.mu.Lock()
+	full := g.n >= g.maxN || g.bytes >= g.maxBytes
+	g.n--
+	g.bytes -= bytes
+	if full || g.n == 0 {
+		g.change.Broadcast()
+	}
+	g.mu.Unlock()
+}
+
+// wait waits until nothing is in hand.
+func (g *gate) wait() {
+	g.mu.Lock()
+	for g.n > 0 {
+		g.change.Wait()
+	}
+	g.mu.Unlock()
+}
+
+// errFrameTimeout: a frame was begun and not ended in time.
+var errFrameTimeout = errors.New("frame not ended in time")
+
+// timedReader puts deadlines on a connection's reads: idle for the first byte
+// of a frame, frameTimeout from there to its last, so that bytes that trickle
+// do not keep half a frame alive.
+type timedReader struct {
+	nc      net.Conn
+	idle    time.Duration
+	closing atomic.Bool
+
+	inFrame bool
+	frameBy time.Time // when the frame must be complete
+	set     time.Time // deadline in force
+}
+
+// begin says that a frame is awaited, whose first bytes may be at hand.
+func (t *timedReader) begin(buffered bool) {
+	t.inFrame = buffered
+	if buffered {
+		t.frameBy = time.Time{}
+	}
+}
+
+func (t *timedReader) Read(p []byte) (int, error) {
+	now := time.Now()
+	want := now.Add(t.idle)
+	if t.inFrame {
+		if t.frameBy.IsZero() {
+			t.frameBy = now.Add(min(frameTimeout, t.idle))
+		}
+		want = t.frameBy
+	}
+	// Moving a deadline costs a timer: it may be earlier by an eighth.
+	if want.Before(t.set) || want.Sub(t.set) > t.idle/8 {
+		if err := t.nc.SetReadDeadline(want); err != nil {
+			return 0, err
+		}
+		t.set = want
+	}
+	if t.closing.Load() { // after the deadline was moved, or stopReading's would be lost
+		return 0, errClosing
+	}
+	n, err := t.nc.Read(p)
+	if n > 0 && !t.inFrame {
+		t.inFrame = true
+		t.frameBy = time.Time{}
+	}
+	var netErr net.Error
+	if err != nil && t.inFrame && errors.As(err, &netErr) && netErr.Timeout() {
+		err = errFrameTimeout
+	}
+	return n, err
+}

@@ -1,0 +1,185 @@
+package broker
+
+import (
+	"github.com/tidemq/tidemq/internal/message"
+	"github.com/tidemq/tidemq/internal/remoting"
+	"github.com/tidemq/tidemq/store"
+)
+
+// brokerData is RocketMQ's BrokerData. Its keys are quoted, as every client
+// reads them; RocketMQ leaves that to the request's acceptStandardJsonOnly.
+type brokerData struct {
+	Addrs        map[string]string `json:"brokerAddrs"`
+	BrokerName   string            `json:"brokerName"`
+	Cluster      string            `json:"cluster"`
+	ActingMaster bool              `json:"enableActingMaster"`
+}
+
+// routeData is RocketMQ's TopicRouteData.
+type routeData struct {
+	Brokers      []brokerData   `json:"brokerDatas"`
+	FilterServer map[string]any `json:"filterServerTable"`
+	Queues       []queueData    `json:"queueDatas"`
+}
+
+type queueData struct {
+	BrokerName   string `json:"brokerName"`
+	Perm         int32  `json:"perm"`
+	ReadQueues   int32  `json:"readQueueNums"`
+	TopicSysFlag int32  `json:"topicSysFlag"`
+	WriteQueues  int32  `json:"writeQueueNums"`
+}
+
+// brokerFor is this broker as a connection's client reaches it.
+func (b *Broker) brokerFor(c *conn) brokerData {
+	return brokerData{
+		Addrs:      map[string]string{b.brokerIDText: c.hostText},
+		BrokerName: b.opts.BrokerName,
+		Cluster:    b.opts.ClusterName,
+	}
+}
+
+// route serves GET_ROUTEINFO_BY_TOPIC.
+func route(b *Broker, c *conn, req *remoting.Command, _ bool) error {
+	name, err := req.Fields.Require("topic")
+	if err != nil {
+		return err
+	}
+	t := b.tables.routed(name)
+	if t == nil {
+		return refuse(remoting.TopicNotExist, "No topic route info in name server for the topic: %s", name)
+	}
+	return c.replyJSON(req, routeData{
+		Brokers:      []brokerData{b.brokerFor(c)},
+		FilterServer: map[string]any{},
+		Queues: []queueData{{
+			BrokerName: b.opts.BrokerName, Perm: t.Perm, TopicSysFlag: t.SysFlag,
+			ReadQueues: t.ReadQueues, WriteQueues: t.WriteQueues,
+		}},
+	})
+}
+
+// clusterInfo serves GET_BROKER_CLUSTER_INFO.
+func clusterInfo(b *Broker, c *conn, req *remoting.Command, _ bool) error {
+	return c.replyJSON(req, struct {
+		Brokers  map[string]brokerData `json:"brokerAddrTable"`
+		Clusters map[string][]string   `json:"clusterAddrTable"`
+	}{
+		Brokers:  map[string]brokerData{b.opts.BrokerName: b.brokerFor(c)},
+		Clusters: map[string][]string{b.opts.ClusterName: {b.opts.BrokerName}},
+	})
+}
+
+// topicList is RocketMQ's TopicList.
+type topicList struct {
+	Topics []string `json:"topicList"`
+	Addr   string   `json:"brokerAddr,omitempty"`
+}
+
+// allTopics serves GET_ALL_TOPIC_LIST_FROM_NAMESERVER and
+// GET_TOPICS_BY_CLUSTER.
+func allTopics(b *Broker, c *conn, req *remoting.Command, _ bool) error {
+	if cluster, ok := req.Fields.Get("cluster"); ok && cluster != b.opts.ClusterName {
+		return c.replyJSON(req, topicList{Topics: []string{}})
+	}
+	return c.replyJSON(req, topicList{Topics: b.tables.topicNames()})
+}
+
+// createTopic serves UPDATE_AND_CREATE_TOPIC.
+func createTopic(b *Broker, c *conn, req *remoting.Command, _ bool) error {
+	f := req.Fields
+	name, err := f.Require("topic")
+	if err != nil {
+		return err
+	}
+	if err := userTopic(name); err != nil {
+		return err
+	}
+	var read, write, perm, sysFlag int32
+	for _, n := range []struct {
+		key             string
+		to              *int32
+		absent, lo, max int32
+	}{
+		{"readQueueNums", &read, DefaultTopicQueues, 1, maxQueues},
+		{"writeQueueNums", &write, DefaultTopicQueues, 1, maxQueues},
+		{"perm", &perm, permRead | permWrite, 0, permAll},
+		{"topicSysFlag", &sysFlag, 0, 0, 3},
+	} {
+		if *n.to, err = f.Int32Or(n.key, n.absent); err != nil {
+			return err
+		}
+		if *n.to < n.lo || *n.to > n.max {
+			return refuse(remoting.InvalidParameter, "%s is %d: %d to %d is allowed", n.key, *n.to, n.lo, n.max)
+		}
+	}
+	order, err := f.BoolOr("order", false)
+	if err != nil {
+		return err
+	}
+	filter := f.Value("topicFilterType")
+	switch filter {
+	case "":
+		filter = singleTag
+	case singleTag, multiTag:
+	default:
+		return refuse(remoting.InvalidParameter, "topicFilterType is %q: %s and %s are allowed", filter, singleTag, multiTag)
+	}
+	attributes, err := parseAttributes(f.Value("attributes"))
+	if err != nil {
+		return err
+	}
+	err = b.tables.updateTopic(name, func(t *store.Topic) {
+		t.ReadQueues, t.WriteQueues, t.Perm, t.SysFlag, t.Order, t.FilterType = read, write, perm, sysFlag, order, filter
+		attributes.apply(&t.Attributes)
+	})
+	if err != nil {
+		return err
+	}
+	c.reply(req, req.Reply(remoting.Success, ""))
+	return nil
+}
+
+// deleteTopic serves DELETE_TOPIC_IN_BROKER. Deleting what does not exist
+// succeeds, as in RocketMQ.
+func deleteTopic(b *Broker, c *conn, req *remoting.Command, _ bool) error {
+	name, err := req.Fields.Require("topic")
+	if err != nil {
+		return err
+	}
+	if err := userTopic(name); err != nil {
+		return err
+	}
+	if err := b.tables.deleteTopic(name); err != nil {
+		return err
+	}
+	b.deletedTopic(name)
+	c.reply(req, req.Reply(remoting.Success, ""))
+	return nil
+}
+
+// deleteRoute serves DELETE_TOPIC_IN_NAMESRV, which administrators send after
+// they deleted a topic in its brokers. The name server in here has no route of
+// its own to forget.
+func deleteRoute(b *Broker, c *conn, req *remoting.Command, _ bool) error {
+	if _, err := req.Fields.Require("topic"); err != nil {
+		return err
+	}
+	c.reply(req, req.Reply(remoting.Success, ""))
+	return nil
+}
+
+// userTopic refuses names that are no topic, and system topics: users neither
+// create nor delete those.
+func userTopic(name string) error {
+	if err := message.ValidateTopic(name); err != nil {
+		return err
+	}
+	if name == message.RetryTopic("") || name == message.DLQTopic("") {
+		return refuse(remoting.InvalidParameter, "topic[%s] names no group", name)
+	}
+	if message.IsSystemTopic(name) {
+		return refuse(remoting.InvalidParameter, "The topic[%s] is conflict with system topic.", name)
+	}
+	return nil
+}
