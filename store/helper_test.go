@@ -8,12 +8,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/tidemq/tidemq/internal/message"
+	"github.com/tidemq/tidemq/internal/vfs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +26,7 @@ var testHost = netip.MustParseAddrPort("127.0.0.1:10911")
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 func testOptions(dir string) Options {
-	return Options{Dir: dir, Logger: quiet(), SegmentBytes: 64 << 10, MinFreeBytes: -1}
+	return Options{Dir: dir, Logger: quiet(), SegmentBytes: 64 << 10, MinFreeBytes: -1, FS: vfs.NoSync{FS: vfs.OS}}
 }
 
 // openTest opens a store that is closed and checked when the test ends.
@@ -171,3 +173,43 @@ func seq(prefix string, from, to int) []string {
 }
 
 const farFuture = int64(1) << 60
+
+func bodyOf(rec []byte) string { return string(message.View(rec).Body()) }
+
+// trimPad drops the zero bytes that tests pad bodies with.
+func trimPad(s string) string { return strings.TrimRight(s, "\x00") }
+
+// mustPutQuick appends without waiting unless told to; appends are in order.
+func mustPutQuick(t testing.TB, s *Store, m Message, wait bool) {
+	t.Helper()
+	if wait {
+		mustPut(t, s, m)
+		return
+	}
+	s.Append(&Batch{Messages: []Message{m}, Done: func(b *Batch, err error) {
+		if err != nil || b.Messages[0].Err != nil {
+			t.Errorf("append: %v, %v", err, b.Messages[0].Err)
+		}
+	}})
+}
+
+// state is everything derived, for comparison.
+type state struct {
+	Queues  map[string][2]int64
+	Levels  []LevelState
+	Topics  []Topic
+	Groups  []Group
+	Offsets map[string]map[int32]int64
+}
+
+func summary(t testing.TB, s *Store) state {
+	t.Helper()
+	st := state{Queues: map[string][2]int64{}, Levels: s.Levels(), Topics: s.Topics(), Groups: s.Groups(), Offsets: s.GroupOffsets("g")}
+	for _, q := range s.queues.all() {
+		if q.topic != "" {
+			a, b := q.bounds()
+			st.Queues[fmt.Sprintf("%s/%d", q.topic, q.id)] = [2]int64{a, b}
+		}
+	}
+	return st
+}

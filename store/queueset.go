@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,6 +56,7 @@ func (s *queueSet) get(topic string, id int32) *queue {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	topic = strings.Clone(topic) // it may borrow from a record
 	queues := s.topics[topic]
 	if queues == nil {
 		queues = map[int32]*queue{}

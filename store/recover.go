@@ -213,12 +213,8 @@ func (r *recovery) scan(seg segment, isFirst bool, limit uint64) (scanned, error
 	}
 	r.buf = b
 	s.size = int64(len(b))
-	if isFirst {
-		r.want = position{seg.first, seg.base}
-	} else if seg.first > r.want.index && len(b) > 0 {
-		if n := seg.first - r.want.index; r.want.index > 0 {
-			r.damage(Damage{File: seg.path, First: r.want.index, Records: n, Reason: "records before this segment are missing"})
-		}
+	before := r.want
+	if isFirst || seg.first > r.want.index && len(b) > 0 {
 		r.want = position{seg.first, seg.base}
 	}
 	pos := int64(0)
@@ -228,6 +224,7 @@ func (r *recovery) scan(seg segment, isFirst bool, limit uint64) (scanned, error
 			return s, fmt.Errorf("%w: %s at %d: %v", ErrNewerFormat, seg.path, pos, err)
 		}
 		if err == nil && h.index == r.want.index && h.address == seg.base+pos && h.epoch >= r.epoch {
+			r.missing(&s, before, isFirst)
 			if err := r.take(&h, payload); err != nil {
 				return s, err
 			}
@@ -247,12 +244,25 @@ func (r *recovery) scan(seg segment, isFirst bool, limit uint64) (scanned, error
 			break
 		}
 		to := next.address - seg.base
+		r.missing(&s, before, isFirst)
+		s.any = true
 		s.holes = append(s.holes, hole{from: pos, to: to, records: next.index - r.want.index})
 		r.damage(Damage{File: seg.path, Offset: pos, Bytes: to - pos, First: r.want.index, Records: next.index - r.want.index, Reason: reason})
 		pos = to
 		r.want = next
 	}
+	if !s.any && !isFirst {
+		r.want = before // it holds nothing: it may be no part of this log
+	}
 	return s, nil
+}
+
+// missing reports, at the first whole record of a segment, records that should
+// stand between the segment before and this one.
+func (r *recovery) missing(s *scanned, before position, isFirst bool) {
+	if n := s.first - before.index; !s.any && !isFirst && s.first > before.index {
+		r.damage(Damage{File: s.path, First: before.index, Records: n, Reason: "records before this segment are missing"})
+	}
 }
 
 // take checks a whole record against the checkpoint, or applies it.
