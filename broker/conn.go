@@ -49,6 +49,7 @@ type conn struct {
 	work sync.WaitGroup
 	// opaque numbers the requests that the broker sends.
 	opaque atomic.Int32
+	asks   asks
 
 	// Pulls held for this connection; guarded by the holder's mutex.
 	pulls        []*heldPull
@@ -92,6 +93,7 @@ func (c *conn) serve() {
 		c.b.log.Warn("connection closed", "remote", c.remote, "error", err)
 	}
 	c.b.hold.drop(c)
+	c.asks.end()
 	c.b.notify(c.b.registry.gone(c))
 	if !errors.Is(err, io.EOF) && !errors.Is(err, errClosing) {
 		// Nobody reads the answers any more, but those written already may
@@ -125,7 +127,11 @@ func (c *conn) read() error {
 			return err
 		}
 		if req.IsResponse() {
-			continue // the broker's requests are one-way
+			c.keep()
+			if !c.asks.answered(req) {
+				c.b.log.Debug("answer nobody waits for", "remote", c.remote, "command", req)
+			}
+			continue
 		}
 		large := cap(req.Body) > keepScratch
 		c.b.dispatch(c, req)
@@ -146,10 +152,11 @@ func (c *conn) stopReading() {
 
 // reply writes an answer to req, unless req wants none.
 func (c *conn) reply(req, resp *remoting.Command) {
-	if req.IsOneway() {
-		return
+	if !req.IsOneway() {
+		c.write(resp)
+	} else if resp.Done != nil {
+		resp.Done()
 	}
-	c.write(resp)
 }
 
 // write queues a command. A command that cannot be encoded is answered as an

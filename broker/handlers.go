@@ -34,7 +34,7 @@ func handlerFor(code int) (handler, bool) {
 	case remoting.ReqInvokeBrokerToResetOffset:
 		return handler{serve: invokeReset, apart: true}, true
 
-	// Clients and groups: heartbeat.go.
+	// Clients and groups: heartbeat.go, relay.go.
 	case remoting.ReqHeartBeat:
 		return handler{serve: heartbeat}, true
 	case remoting.ReqUnregisterClient:
@@ -47,6 +47,10 @@ func handlerFor(code int) (handler, bool) {
 		return handler{serve: lockQueues}, true
 	case remoting.ReqUnlockBatchMQ:
 		return handler{serve: unlockQueues}, true
+	case remoting.ReqGetConsumerRunningInfo:
+		return handler{serve: runningInfo, apart: true}, true
+	case remoting.ReqConsumeMessageDirectly:
+		return handler{serve: consumeDirectly, apart: true}, true
 
 	// Name server and topics: route.go.
 	case remoting.ReqGetRouteInfoByTopic:

@@ -34,9 +34,6 @@ const (
 	// maxHeld bounds the pulls held for one connection; what comes on top is
 	// answered at once.
 	maxHeld = 16384
-	// releaseBelow is the size of record below which the Writer copies, so that
-	// the store's buffers can be given back at once.
-	releaseBelow = 4 << 10
 )
 
 // pullRequest is the header of a pull, as RocketMQ `PullMessageRequestHeader`.
@@ -293,13 +290,8 @@ func (b *Broker) answerPull(c *conn, p *pullRequest, res *store.ReadResult) {
 	resp := p.req.Reply(code, remark)
 	resp.Fields = b.pullFields(res.Next, res.Min, res.Max)
 	resp.Bodies = res.Records
+	resp.Done = res.Release
 	c.reply(p.req, resp)
-	for _, r := range res.Records {
-		if len(r) >= releaseBelow {
-			return // the Writer still reads it; the collector gets the buffer
-		}
-	}
-	res.Release()
 }
 
 // answerEmpty says that nothing is there yet.

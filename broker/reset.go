@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tidemq/tidemq/internal/remoting"
-	"github.com/tidemq/tidemq/store"
 )
 
 const (
@@ -213,26 +212,47 @@ func (b *Broker) offsetsAt(topic string, queues []int32, ms int64) (map[int32]in
 	return offsets, nil
 }
 
-// resetTarget finds the group and topic of a reset and the queues it means.
-func (b *Broker) resetTarget(group, topic string, queue int32) (*store.Topic, []int32, error) {
+// resetTarget is what a reset means: group and topic exist.
+type resetTarget struct {
+	group, topic string
+	// queue is the only one meant, -1 for all; queues are those meant.
+	queue  int32
+	queues []int32
+}
+
+// parseResetTarget reads the fields that resets have in common.
+func (b *Broker) parseResetTarget(f remoting.Fields) (target resetTarget, err error) {
+	group, err := f.Require("group")
+	if err != nil {
+		return target, err
+	}
+	topic, err := f.Require("topic")
+	if err != nil {
+		return target, err
+	}
+	if target.queue, err = f.Int32Or("queueId", -1); err != nil {
+		return target, err
+	}
 	t := b.tables.topic(topic)
 	if t == nil {
-		return nil, nil, refuse(remoting.TopicNotExist, "topic[%s] does not exist", topic)
+		return target, refuse(remoting.TopicNotExist, "topic[%s] does not exist", topic)
 	}
-	if b.tables.group(group) == nil {
-		return nil, nil, refuse(remoting.SubscriptionGroupNotExist, "subscription group [%s] does not exist", group)
+	g := b.tables.group(group)
+	if g == nil {
+		return target, refuse(remoting.SubscriptionGroupNotExist, "subscription group [%s] does not exist", group)
 	}
-	if queue >= 0 {
-		if queue >= t.ReadQueues {
-			return nil, nil, refuse(remoting.InvalidParameter, "queueId is %d: topic[%s] has the queues 0 to %d", queue, topic, t.ReadQueues-1)
-		}
-		return t, []int32{queue}, nil
+	target.group, target.topic = g.Name, t.Name
+	if target.queue >= t.ReadQueues {
+		return target, refuse(remoting.InvalidParameter, "queueId is %d: topic[%s] has the queues 0 to %d", target.queue, topic, t.ReadQueues-1)
 	}
-	queues := make([]int32, t.ReadQueues)
-	for i := range queues {
-		queues[i] = int32(i)
+	if target.queue >= 0 {
+		target.queues = []int32{target.queue}
+		return target, nil
 	}
-	return t, queues, nil
+	for q := range t.ReadQueues {
+		target.queues = append(target.queues, q)
+	}
+	return target, nil
 }
 
 // invokeReset serves INVOKE_BROKER_TO_RESET_OFFSET (222), as RocketMQ
@@ -240,18 +260,6 @@ func (b *Broker) resetTarget(group, topic string, queue int32) (*store.Topic, []
 // the members on-line as well. It answers with a ResetOffsetBody.
 func invokeReset(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	f := req.Fields
-	group, err := f.Require("group")
-	if err != nil {
-		return err
-	}
-	topic, err := f.Require("topic")
-	if err != nil {
-		return err
-	}
-	queue, err := f.Int32Or("queueId", -1)
-	if err != nil {
-		return err
-	}
 	offset, err := f.Int64Or("offset", -1)
 	if err != nil {
 		return err
@@ -260,25 +268,25 @@ func invokeReset(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	if err != nil {
 		return err
 	}
-	_, queues, err := b.resetTarget(group, topic, queue)
+	target, err := b.parseResetTarget(f)
 	if err != nil {
 		return err
 	}
 	var offsets map[int32]int64
-	if queue >= 0 && offset != -1 {
-		lo, hi, _ := b.store.Offsets(topic, queue)
+	if target.queue >= 0 && offset != -1 {
+		lo, hi, _ := b.store.Offsets(target.topic, target.queue)
 		if offset < lo || offset > hi {
-			return refuse(remoting.SystemError, "offset %d is not within queue %d of topic[%s]: %d to %d", offset, queue, topic, lo, hi)
+			return refuse(remoting.SystemError, "offset %d is not within queue %d of topic[%s]: %d to %d", offset, target.queue, target.topic, lo, hi)
 		}
-		offsets = map[int32]int64{queue: offset}
-	} else if offsets, err = b.offsetsAt(topic, queues, timestamp); err != nil {
+		offsets = map[int32]int64{target.queue: offset}
+	} else if offsets, err = b.offsetsAt(target.topic, target.queues, timestamp); err != nil {
 		return err
 	}
-	if _, err := b.resetOffsets(group, topic, offsets, timestamp); err != nil {
+	if _, err := b.resetOffsets(target.group, target.topic, offsets, timestamp); err != nil {
 		return err
 	}
 	resp := req.Reply(remoting.Success, "")
-	resp.Body = b.offsetTable(topic, offsets)
+	resp.Body = b.offsetTable(target.topic, offsets)
 	c.reply(req, resp)
 	return nil
 }

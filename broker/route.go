@@ -172,14 +172,19 @@ func deleteRoute(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 // userTopic refuses names that are no topic, and system topics: users neither
 // create nor delete those.
 func userTopic(name string) error {
-	if err := message.ValidateTopic(name); err != nil {
+	if err := validTopic(name); err != nil {
 		return err
-	}
-	if name == message.RetryTopic("") || name == message.DLQTopic("") {
-		return refuse(remoting.InvalidParameter, "topic[%s] names no group", name)
 	}
 	if message.IsSystemTopic(name) {
 		return refuse(remoting.InvalidParameter, "The topic[%s] is conflict with system topic.", name)
 	}
 	return nil
+}
+
+// validTopic refuses names that are no topic.
+func validTopic(name string) error {
+	if name == message.RetryTopic("") || name == message.DLQTopic("") {
+		return refuse(remoting.InvalidParameter, "topic[%s] names no group", name)
+	}
+	return message.ValidateTopic(name)
 }

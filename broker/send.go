@@ -37,18 +37,18 @@ func sendMessage(b *Broker, c *conn, req *remoting.Command, mayBlock bool) error
 	if err != nil {
 		return err
 	}
-	dead := false
-	if message.IsRetryTopic(t.Name) {
-		if dead, err = b.gaveUp(&h, t); err != nil {
+	if group, ok := retryGroup(t.Name); ok {
+		dead, err := b.gaveUp(&h, group)
+		if err != nil {
 			return err
 		}
-	}
-	if dead {
-		if t, err = b.deadLetterTopic(strings.TrimPrefix(t.Name, message.RetryTopic("")), mayBlock); err != nil {
-			return err
+		if dead {
+			if t, err = b.deadLetterTopic(group, mayBlock); err != nil {
+				return err
+			}
+			h.QueueID = rand.Int32N(max(t.WriteQueues, 1))
+			h.Properties = message.RemoveProperties(h.Properties, message.PropertyDelay)
 		}
-		h.QueueID = rand.Int32N(t.WriteQueues)
-		h.Properties = message.RemoveProperties(h.Properties, message.PropertyDelay)
 	}
 	if n := len(req.Body); n > b.opts.MaxMessageSize {
 		return bodyTooLong(n, b.opts.MaxMessageSize)
@@ -122,7 +122,7 @@ func sendBatchMessage(b *Broker, c *conn, req *remoting.Command, mayBlock bool) 
 func (b *Broker) sendTopic(h *remoting.SendHeader, mayBlock bool) (*store.Topic, error) {
 	t := b.tables.topic(h.Topic)
 	if t == nil {
-		if err := message.ValidateTopic(h.Topic); err != nil {
+		if err := validTopic(h.Topic); err != nil {
 			return nil, err
 		}
 	}
@@ -153,10 +153,11 @@ func (b *Broker) sendTopic(h *remoting.SendHeader, mayBlock bool) (*store.Topic,
 
 // createSendTopic creates the topic of a send. It may block.
 func (b *Broker) createSendTopic(h *remoting.SendHeader) (*store.Topic, error) {
-	if !message.IsRetryTopic(h.Topic) {
+	group, ok := retryGroup(h.Topic)
+	if !ok {
 		return b.tables.createForSend(h.Topic, h.DefaultTopic, h.DefaultTopicQueueNums)
 	}
-	g, err := b.tables.useGroup(strings.TrimPrefix(h.Topic, message.RetryTopic("")), true)
+	g, err := b.tables.useGroup(group, true)
 	if err != nil {
 		return nil, err
 	}
@@ -167,8 +168,7 @@ func (b *Broker) createSendTopic(h *remoting.SendHeader) (*store.Topic, error) {
 // letter, as RocketMQ `SendMessageProcessor.handleRetryAndDLQ`: its count is
 // over the limit, or the group consumes in order, where only a message that
 // was given up comes this way.
-func (b *Broker) gaveUp(h *remoting.SendHeader, t *store.Topic) (bool, error) {
-	name := strings.TrimPrefix(t.Name, message.RetryTopic(""))
+func (b *Broker) gaveUp(h *remoting.SendHeader, name string) (bool, error) {
 	g := b.tables.group(name)
 	if g == nil {
 		if !b.tables.autoGroup {

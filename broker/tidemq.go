@@ -103,34 +103,22 @@ func (b *Broker) topicOffsets(t *store.Topic, committed map[int32]int64) remotin
 // resetGroup serves ReqTideResetOffsets.
 func resetGroup(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	f := req.Fields
-	group, err := f.Require("group")
-	if err != nil {
-		return err
-	}
-	topic, err := f.Require("topic")
-	if err != nil {
-		return err
-	}
-	queue, err := f.Int32Or("queueId", -1)
-	if err != nil {
-		return err
-	}
 	dryRun, err := f.BoolOr("dryRun", false)
 	if err != nil {
 		return err
 	}
-	t, queues, err := b.resetTarget(group, topic, queue)
+	target, err := b.parseResetTarget(f)
 	if err != nil {
 		return err
 	}
-	offsets, timestamp, err := b.resetTo(f, t.Name, queues)
+	offsets, timestamp, err := b.resetTo(f, target.topic, target.queues)
 	if err != nil {
 		return err
 	}
-	body := remoting.ResetBody{Group: group, Topic: topic, DryRun: dryRun, Queues: []remoting.QueueReset{}}
-	before := b.store.GroupOffsets(group)[topic]
-	for _, q := range queues {
-		lo, hi, _ := b.store.Offsets(topic, q)
+	body := remoting.ResetBody{Group: target.group, Topic: target.topic, DryRun: dryRun, Queues: []remoting.QueueReset{}}
+	before := b.store.GroupOffsets(target.group)[target.topic]
+	for _, q := range target.queues {
+		lo, hi, _ := b.store.Offsets(target.topic, q)
 		offsets[q] = min(max(offsets[q], lo), hi)
 		from, ok := before[q]
 		if !ok {
@@ -139,7 +127,7 @@ func resetGroup(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 		body.Queues = append(body.Queues, remoting.QueueReset{QueueID: q, Min: lo, Max: hi, From: from, To: offsets[q]})
 	}
 	if !dryRun {
-		if body.Told, err = b.resetOffsets(group, topic, offsets, timestamp); err != nil {
+		if body.Told, err = b.resetOffsets(target.group, target.topic, offsets, timestamp); err != nil {
 			return err
 		}
 	}

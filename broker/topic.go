@@ -132,17 +132,28 @@ func (t *tables) readable(name string) *store.Topic {
 
 // unrecordedRetry returns the retry topic that a group has or may get.
 func (t *tables) unrecordedRetry(name string) *store.Topic {
-	if !message.IsRetryTopic(name) {
+	group, ok := retryGroup(name)
+	if !ok {
 		return nil
 	}
-	group := strings.TrimPrefix(name, message.RetryTopic(""))
 	if g := t.group(group); g != nil {
 		return retryTopic(g)
 	}
-	if !t.autoGroup || message.ValidateGroup(group) != nil {
+	if !t.autoGroup {
 		return nil
 	}
 	return retryTopic(defaultGroup(group))
+}
+
+// retryGroup returns the group whose retry topic name is. Longer names of that
+// prefix, up to 255 bytes, are topics of their own: RocketMQ's pop consumers
+// put a topic's name behind the group's.
+func retryGroup(name string) (string, bool) {
+	if !message.IsRetryTopic(name) {
+		return "", false
+	}
+	group := strings.TrimPrefix(name, message.RetryTopic(""))
+	return group, message.ValidateGroup(group) == nil
 }
 
 func retryTopic(g *store.Group) *store.Topic {
