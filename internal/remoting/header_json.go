@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"math/bits"
 	"strconv"
-	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -388,7 +387,7 @@ func (p *parser) nested() (string, error) {
 			if err := json.Compact(&out, p.b[start:p.i]); err != nil {
 				return "", frameErrorf(ErrMalformedHeader, "JSON value at byte %d: %v", start, err)
 			}
-			return strings.ToValidUTF8(out.String(), "\ufffd"), nil
+			return validUTF8(out.String()), nil
 		}
 	}
 	p.i = len(p.b)
@@ -436,9 +435,17 @@ func special(b []byte, i int) (at int, high uint64) {
 // text borrows b as a string; high is 0 if b is ASCII.
 func text(b []byte, high uint64) (string, error) {
 	if high != 0 && !utf8.Valid(b) {
-		return strings.ToValidUTF8(string(b), "\ufffd"), nil
+		return validUTF8(string(b)), nil
 	}
 	return borrow(b), nil
+}
+
+// validUTF8 puts U+FFFD for each byte that is no UTF-8.
+func validUTF8(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
 }
 
 // escaped goes on with a string at its first backslash, writing at w what it
