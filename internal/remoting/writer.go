@@ -34,9 +34,11 @@ const (
 	copyBelow = 4 << 10
 	// writeChunk is how much is written under one deadline.
 	writeChunk = 256 << 10
-	// keepBuffer: larger buffers are let go after they were written, so that
-	// a connection that was busy once does not hold them for ever.
-	keepBuffer = 16 << 10
+	// keepBusy and keepIdle: larger buffers are let go after they were
+	// written, and when nothing waits any more, so that a connection that was
+	// busy once does not hold them for ever.
+	keepBusy = 512 << 10
+	keepIdle = 16 << 10
 )
 
 // Writer puts frames on a connection, from any number of goroutines. Write
@@ -234,6 +236,8 @@ func (w *Writer) takeQueued() (b batch, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.err == nil && w.queue.bytes == 0 && !w.closed {
+		w.queue.shrink(keepIdle)
+		w.spare.shrink(keepIdle)
 		w.wake.Wait()
 	}
 	b, w.queue, w.spare = w.queue, w.spare, batch{}
@@ -256,12 +260,17 @@ func (w *Writer) written(b batch, err error) {
 	}
 }
 
-// reset empties a batch and keeps memory of usual size.
+// reset empties a batch and keeps its memory.
 func (b *batch) reset() {
 	clear(b.parts)
 	clear(b.done)
 	b.bytes, b.buf, b.parts, b.done = 0, b.buf[:0], b.parts[:0], b.done[:0]
-	if cap(b.buf) > keepBuffer {
+	b.shrink(keepBusy)
+}
+
+// shrink lets an empty batch's memory go if it is larger.
+func (b *batch) shrink(keep int) {
+	if cap(b.buf) > keep {
 		b.buf = nil
 	}
 }
