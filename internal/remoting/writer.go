@@ -37,7 +37,7 @@ const (
 	// keepBusy and keepIdle: larger buffers are let go after they were
 	// written, and when nothing waits any more, so that a connection that was
 	// busy once does not hold them for ever.
-	keepBusy = 512 << 10
+	keepBusy = 2 << 20
 	keepIdle = 16 << 10
 )
 
