@@ -34,11 +34,10 @@ const (
 	copyBelow = 4 << 10
 	// writeChunk is how much is written under one deadline.
 	writeChunk = 256 << 10
-	// keepBusy and keepIdle: larger buffers are let go after they were
-	// written, and when nothing waits any more, so that a connection that was
-	// busy once does not hold them for ever.
-	keepBusy = 2 << 20
-	keepIdle = 16 << 10
+	// keepBuffer: an empty buffer is let go when it is larger than this and
+	// four times what batches needed of late, so that a connection that was
+	// busy once does not hold it for ever.
+	keepBuffer = 16 << 10
 )
 
 // Writer puts frames on a connection, from any number of goroutines. Write
@@ -61,6 +60,7 @@ type Writer struct {
 	// Of the flusher alone.
 	deadline time.Time
 	pieces   [][]byte
+	recent   int // length of a batch's buffer, halved with each that was shorter
 }
 
 // batch is encoded frames: the bytes of buf, with each part's put in at its
@@ -225,7 +225,11 @@ func (w *Writer) flush() {
 		if !ok {
 			return
 		}
+		w.recent = max(len(b.buf), w.recent/2)
 		b.reset()
+		if cap(b.buf) > max(keepBuffer, 4*w.recent) {
+			b.buf = nil
+		}
 		w.written(b, err)
 	}
 }
@@ -236,8 +240,6 @@ func (w *Writer) takeQueued() (b batch, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.err == nil && w.queue.bytes == 0 && !w.closed {
-		w.queue.shrink(keepIdle)
-		w.spare.shrink(keepIdle)
 		w.wake.Wait()
 	}
 	b, w.queue, w.spare = w.queue, w.spare, batch{}
@@ -265,14 +267,6 @@ func (b *batch) reset() {
 	clear(b.parts)
 	clear(b.done)
 	b.bytes, b.buf, b.parts, b.done = 0, b.buf[:0], b.parts[:0], b.done[:0]
-	b.shrink(keepBusy)
-}
-
-// shrink lets an empty batch's memory go if it is larger.
-func (b *batch) shrink(keep int) {
-	if cap(b.buf) > keep {
-		b.buf = nil
-	}
 }
 
 // write writes b in chunks, each under a deadline of its own.

@@ -482,23 +482,39 @@ func TestWriterRealSlowPeer(t *testing.T) {
 	}
 }
 
-// An idle Writer holds little after a burst.
+// A Writer keeps its buffers while it is busy and holds little some writes
+// after a burst.
 func TestWriterGivesMemoryBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := NewWriter(&fakeConn{write: func(b []byte) (int, error) { return len(b), nil }}, WriterOptions{})
-		for range 3 {
-			for range 1000 {
+		// A write takes until every other goroutine waits, so what is queued
+		// meanwhile is one batch.
+		w := NewWriter(&fakeConn{write: func(b []byte) (int, error) { time.Sleep(1); return len(b), nil }}, WriterOptions{})
+		batch := func(frames int) {
+			t.Helper()
+			for range frames {
 				if err := w.Write(&Command{Body: make([]byte, copyBelow-1)}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			synctest.Wait()
+			time.Sleep(time.Second)
 		}
-		w.mu.Lock()
-		if n := cap(w.queue.buf) + cap(w.spare.buf); n > 2*keepIdle {
-			t.Errorf("%d bytes held, want at most %d", n, 2*keepIdle)
+		held := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return cap(w.queue.buf) + cap(w.spare.buf)
 		}
-		w.mu.Unlock()
+		for range 4 {
+			batch(100)
+		}
+		if n := held(); n < 90*copyBelow {
+			t.Errorf("%d bytes held while busy, want about a batch's %d", n, 100*copyBelow)
+		}
+		for range 20 {
+			batch(1)
+		}
+		if n := held(); n > 2*keepBuffer {
+			t.Errorf("%d bytes held when little is written, want at most %d", n, 2*keepBuffer)
+		}
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
