@@ -1,7 +1,7 @@
 package remoting
 
 // Request codes, as RocketMQ `RequestCode`; what each is for is in the table
-// that [Request] reads.
+// that [Request] reads. TideMQ's own are in codes_tidemq.go.
 const (
 	ReqSendMessage                          = 10
 	ReqPullMessage                          = 11
@@ -313,6 +313,9 @@ var requests = []CodeInfo{
 	{Code: ReqPollingInfo, Name: "POLLING_INFO", Meaning: "asks how many pops are held"},
 	{Code: ReqPopRollback, Name: "POP_ROLLBACK", Meaning: "gives popped messages back"},
 	{Code: ReqBatchAckMessage, Name: "BATCH_ACK_MESSAGE", Meaning: "acknowledges several popped messages"},
+	{Code: ReqTideLevels, Name: "TIDE_LEVELS", Meaning: "asks for the state of the delay levels"},
+	{Code: ReqTideOffsets, Name: "TIDE_OFFSETS", Meaning: "asks for a group's offsets and members"},
+	{Code: ReqTideResetOffsets, Name: "TIDE_RESET_OFFSETS", Meaning: "moves a group's offsets"},
 }
 
 var responses = []CodeInfo{
