@@ -94,8 +94,7 @@ func (c *conn) replyError(req *remoting.Command, err error) {
 	var r *refusal
 	if errors.As(err, &r) {
 		resp.Fields = r.fields
-	}
-	if code == remoting.SystemError {
+	} else if code == remoting.SystemError {
 		c.b.log.Warn("request failed", "remote", c.remote, "request", req, "error", err)
 	}
 	c.reply(req, resp)

@@ -26,6 +26,14 @@ const shortLevels = "1s 2s 3s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h 1d"
 // startBroker runs a broker on a free port until the test ends.
 func startBroker(t *testing.T, tune func(*Options)) *Broker {
 	t.Helper()
+	var b *Broker
+	startBrokerIn(t, &b, tune)
+	return b
+}
+
+// startBrokerIn is startBroker that shows the broker before it is started.
+func startBrokerIn(t *testing.T, to **Broker, tune func(*Options)) {
+	t.Helper()
 	opts := Options{
 		Dir:    t.TempDir(),
 		Listen: []string{"127.0.0.1:0"},
@@ -38,6 +46,7 @@ func startBroker(t *testing.T, tune func(*Options)) *Broker {
 	if err != nil {
 		t.Fatal(err)
 	}
+	*to = b
 	if err := b.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +55,6 @@ func startBroker(t *testing.T, tune func(*Options)) *Broker {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return b
 }
 
 type testLog struct{ t *testing.T }
@@ -328,4 +336,21 @@ func (c *rawClient) beat(clientID, group string, topics ...string) {
 			"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": subs, "unitMode": false,
 		}},
 	}))
+}
+
+func fromJSON(t *testing.T, body []byte, v any) {
+	t.Helper()
+	if err := json.Unmarshal(body, v); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+}
+
+// eventually waits until cond holds.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(answerLimit); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", answerLimit, what)
+		}
+	}
 }

@@ -1,7 +1,8 @@
 package remoting
 
 // TideMQ's own request codes, above every range that RocketMQ uses. A
-// RocketMQ broker answers them with code 3 (not supported). Bodies are JSON.
+// RocketMQ broker answers them with code 3 (not supported). Requests have JSON
+// headers, as a ROCKETMQ header has 16 bits for the code. Bodies are JSON.
 const (
 	// ReqTideLevels asks for the state of every delay level. No fields.
 	// Answer: 0 with a LevelsBody.
