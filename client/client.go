@@ -45,8 +45,10 @@ type Client struct {
 	routes routeTable
 
 	mu        sync.Mutex
-	closed    bool // Close has begun: no new members
-	stopped   bool // members are closed: no new goroutines and connections
+	told      map[string]bool // brokers that heard of this client before
+	rejoined  time.Time       // when one of them last had to be told anew
+	closed    bool            // Close has begun: no new members
+	stopped   bool            // members are closed: no new goroutines and connections
 	conns     map[string]*connSlot
 	producers map[string]*Producer
 	consumers map[string]groupMember
@@ -96,6 +98,7 @@ func New(addrs []string, opts ...Option) (*Client, error) {
 		nameServers: slices.Clone(addrs),
 		ids:         message.NewUniqueIDs(ip),
 		conns:       map[string]*connSlot{},
+		told:        map[string]bool{},
 		producers:   map[string]*Producer{},
 		consumers:   map[string]groupMember{},
 	}

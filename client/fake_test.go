@@ -47,7 +47,7 @@ type fakeBroker struct {
 	offsets map[string]map[Queue]int64 // by group
 	members map[string]map[string]*fakeConn
 	locks   map[Queue]string // client id
-	script  map[int][]fault
+	script  map[int][]scripted
 	got     []*remoting.Command
 }
 
@@ -61,6 +61,12 @@ type fakeConn struct {
 // fault answers a request instead of the broker; nil means no answer at all.
 // It may do something to the connection.
 type fault func(*fakeConn, *remoting.Command) *remoting.Command
+
+// scripted is a fault for the first request that when, if not nil, picks.
+type scripted struct {
+	when  func(*remoting.Command) bool
+	fault fault
+}
 
 // newFakeCluster starts n brokers, "b0" …, on 127.0.0.1 with a port of their
 // own each.
@@ -117,7 +123,7 @@ func (c *fakeCluster) addBroker(addr string) *fakeBroker {
 		stop: make(chan struct{}), conns: map[*fakeConn]bool{},
 		queues: map[Queue][]message.Message{}, min: map[Queue]int64{}, arrived: map[Queue]chan struct{}{},
 		offsets: map[string]map[Queue]int64{}, members: map[string]map[string]*fakeConn{},
-		locks: map[Queue]string{}, script: map[int][]fault{},
+		locks: map[Queue]string{}, script: map[int][]scripted{},
 	}
 	c.brokers = append(c.brokers, b)
 	return b
@@ -184,10 +190,14 @@ func (b *fakeBroker) shutdown() {
 
 // next scripts the answer to the next request with this code; called again, to
 // the one after.
-func (b *fakeBroker) next(code int, f fault) {
+func (b *fakeBroker) next(code int, f fault) { b.nextWhere(code, nil, f) }
+
+// nextWhere scripts the answer to the next request with this code that when
+// picks.
+func (b *fakeBroker) nextWhere(code int, when func(*remoting.Command) bool, f fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.script[code] = append(b.script[code], f)
+	b.script[code] = append(b.script[code], scripted{when, f})
 }
 
 // answer scripts a response code.
@@ -248,8 +258,10 @@ func (b *fakeBroker) serve(fc *fakeConn) {
 		b.mu.Lock()
 		b.got = append(b.got, req)
 		var f fault
-		if s := b.script[req.Code]; len(s) > 0 {
-			f, b.script[req.Code] = s[0], s[1:]
+		s := b.script[req.Code]
+		if i := slices.IndexFunc(s, func(s scripted) bool { return s.when == nil || s.when(req) }); i >= 0 {
+			f = s[i].fault
+			b.script[req.Code] = slices.Delete(s, i, i+1)
 		}
 		b.mu.Unlock()
 		// Pulls wait and faults may; the others are answered in order.
@@ -539,7 +551,7 @@ func (b *fakeBroker) put(topic string, queue int, body string, tags string) {
 	defer b.mu.Unlock()
 	m := &Message{Tags: tags}
 	b.append(message.Message{Topic: topic, QueueID: int32(queue), Body: []byte(body), BornTime: time.Now().UnixMilli(),
-		BornHost: netip.MustParseAddrPort("127.0.0.1:1"), Properties: m.properties("ID" + body)})
+		BornHost: netip.MustParseAddrPort("127.0.0.1:1"), Properties: m.properties("ID" + body[:min(len(body), 16)])})
 }
 
 func (b *fakeBroker) append(m message.Message) message.Message {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/tidemq/tidemq/internal/remoting"
 )
@@ -100,6 +101,12 @@ func (c *Client) beat(ctx context.Context, cn *conn, always bool) error {
 	}
 	cn.heard.Store(version)
 	if first {
+		c.mu.Lock()
+		if c.told[cn.addr] {
+			c.rejoined = time.Now()
+		}
+		c.told[cn.addr] = true
+		c.mu.Unlock()
 		// The broker may have handed our queues to others, or to nobody.
 		for _, m := range members {
 			m.membersChanged()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 )
 
@@ -156,20 +155,4 @@ func replaceFile(path string, b []byte) (err error) {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-// allocate returns the part of queues that is this member's, as RocketMQ's
-// AllocateMessageQueueAveragely divides them: neighbouring queues, the first
-// members one more. Both lists are sorted. A member not on the list gets none.
-func allocate(queues []Queue, members []string, self string) []Queue {
-	i := slices.Index(members, self)
-	if i < 0 {
-		return nil
-	}
-	size, more := len(queues)/len(members), len(queues)%len(members)
-	start := i*size + min(i, more)
-	if i < more {
-		size++
-	}
-	return queues[start : start+size]
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -119,7 +120,11 @@ func (pq *processQueue) pullLoop() {
 			return
 		}
 		if err != nil {
-			c.log.Warn("pull failed", "queue", pq.queue.String(), "offset", offset, "err", err, "again in", pause)
+			level := slog.LevelDebug
+			if pause == pullPauseMin { // the first of a row
+				level = slog.LevelWarn
+			}
+			c.log.Log(pq.ctx, level, "pull failed", "queue", pq.queue.String(), "offset", offset, "err", err, "again in", pause)
 			if v, reroute := judge(err); v != final && reroute {
 				// The broker may have moved; the next pull looks again.
 				_, _ = c.client.fetchRoute(pq.ctx, pq.queue.Topic)

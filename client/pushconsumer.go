@@ -187,9 +187,9 @@ func (p *PushConsumer) Queues() []Queue {
 
 // Close stops pulling, waits until handlers in hand have returned or ctx ends,
 // commits what is consumed, gives queue locks back and leaves the group, so
-// that other members take over at once. When ctx ends first it cancels the
-// handlers' context and commits only what is before their messages. It
-// returns the errors of all steps joined. A further call returns nil at once.
+// that other members take over at once. When ctx ends first it commits only
+// what is before the messages still in hand and cancels the handlers' context.
+// It returns the errors of all steps joined. A further call returns nil at once.
 func (p *PushConsumer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if p.closed {
@@ -214,16 +214,17 @@ func (p *PushConsumer) Close(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		p.giveUp()
 		errs = append(errs, contextError(ctx, "handlers of group "+p.group))
 	}
 
-	// The last commit, after which a late handler's result does not count.
-	// Then the locks, since whoever gets one starts from the committed offset,
+	// The last commit, after which a late handler's result does not count;
+	// only then are late handlers told, so that what they return in a hurry is
+	// not taken for consumed. Then the locks, since whoever gets one starts from the committed offset,
 	// and leaving last, since it makes others take the queues.
 	lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.client.cfg.requestTimeout)
 	defer cancel()
 	errs = append(errs, p.commitAll(lctx, true))
+	p.giveUp()
 	if p.cfg.orderly && !p.cfg.broadcast {
 		errs = append(errs, p.unlock(lctx, queues))
 	}
@@ -232,7 +233,6 @@ func (p *PushConsumer) Close(ctx context.Context) error {
 		p.log.Debug("group not left", "err", err)
 	}
 	p.end()
-	p.giveUp()
 	p.loops.Wait()
 	return errors.Join(errs...)
 }

@@ -1,9 +1,7 @@
 package client
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,11 +14,13 @@ import (
 )
 
 const (
-	// lockEvery is how often queue locks are renewed, as RocketMQ.
-	lockEvery = 20 * time.Second
 	// A division of queues that could not be carried out is tried again after
 	// 200 ms, then twice as long each time, up to the usual interval.
 	rebalanceAgain = 200 * time.Millisecond
+	// rejoinGrace: a broker that started anew, or a network that came back,
+	// meets its members one by one. Whoever is first must not take the queues
+	// that others are still consuming; they are back within pullPauseMax.
+	rejoinGrace = pullPauseMax + 2*time.Second
 )
 
 // Where a group without a committed offset begins.
@@ -99,6 +99,10 @@ func (p *PushConsumer) rebalance(ctx context.Context) bool {
 // all for the retry topic, which the first heartbeat creates.
 func (p *PushConsumer) complain(topic string, err error) {
 	if p.life.Err() != nil {
+		return
+	}
+	if errors.Is(err, errNotYet) {
+		p.log.Debug("queues not all taken over", "topic", topic, "err", err)
 		return
 	}
 	if errors.Is(err, ErrTopicNotFound) {
@@ -287,8 +291,16 @@ func (p *PushConsumer) retireInOrder(pq *processQueue) {
 }
 
 // errNotYet: a queue of ours is still locked by another member, or on its way
-// out.
+// out, or its owner may be coming back.
 var errNotYet = errors.New("not free yet")
+
+// rejoining reports whether other members may still be coming back to a broker
+// that forgot them.
+func (c *Client) rejoining() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.rejoined.IsZero() && time.Since(c.rejoined) < rejoinGrace
+}
 
 // takeOver begins to consume those of mine that are not consumed yet.
 func (p *PushConsumer) takeOver(ctx context.Context, mine []Queue) error {
@@ -305,6 +317,9 @@ func (p *PushConsumer) takeOver(ctx context.Context, mine []Queue) error {
 		}
 	}
 	p.mu.Unlock()
+	if len(fresh) > 0 && !p.cfg.broadcast && p.client.rejoining() {
+		return errors.Join(append(errs, fmt.Errorf("%d queues: members may be coming back: %w", len(fresh), errNotYet))...)
+	}
 	lockedAt := time.Now()
 	if p.cfg.orderly && !p.cfg.broadcast && len(fresh) > 0 {
 		// The lock comes before the offset: only then does nobody move it.
@@ -352,127 +367,18 @@ func (p *PushConsumer) startOffset(ctx context.Context, q Queue) (int64, error) 
 	return p.client.maxOffset(ctx, q)
 }
 
-// lockLoop renews the queue locks. A queue whose lock went to another member
-// is given up without a commit.
-func (p *PushConsumer) lockLoop() {
-	for sleep(p.life, lockEvery) {
-		queues := p.snapshot()
-		names := make([]Queue, len(queues))
-		for i, pq := range queues {
-			names[i] = pq.queue
-		}
-		if len(names) == 0 {
-			continue
-		}
-		at := time.Now()
-		held, err := p.lock(p.life, names)
-		if err != nil && p.life.Err() == nil {
-			// What could not be asked for stays trusted for its time.
-			p.log.Warn("queue locks not renewed", "err", err)
-		}
-		for _, pq := range queues {
-			ours, known := held[pq.queue]
-			switch {
-			case ours:
-				pq.locked(at)
-			case known:
-				p.log.Warn("queue lock lost", "queue", pq.queue.String())
-				p.lose(pq)
-			}
-		}
-	}
-}
-
-// lose drops a queue that belongs to another member already.
-func (p *PushConsumer) lose(pq *processQueue) {
-	pq.cancel()
-	ctx, cancel := context.WithTimeout(p.life, p.client.cfg.requestTimeout)
-	defer cancel()
-	pq.drop(ctx)
-	p.mu.Lock()
-	if p.queues[pq.queue] == pq && !p.closed {
-		delete(p.queues, pq.queue)
-		p.leaving[pq.queue] = true
-		p.work.Go(func() {
-			<-pq.fed
-			p.mu.Lock()
-			delete(p.leaving, pq.queue)
-			p.mu.Unlock()
-			poke(p.wake)
-		})
-	}
-	p.mu.Unlock()
-}
-
-// lockBody is the body of lock and unlock requests, as RocketMQ
-// LockBatchRequestBody.
-type lockBody struct {
-	Group    string     `json:"consumerGroup"`
-	ClientID string     `json:"clientId"`
-	Only     bool       `json:"onlyThisBroker"`
-	Queues   []queueKey `json:"mqSet"`
-}
-
-// lock asks for queue locks, broker by broker. The map says for each queue
-// whether we hold it; queues whose broker did not answer are not in it.
-func (p *PushConsumer) lock(ctx context.Context, queues []Queue) (map[Queue]bool, error) {
-	held := map[Queue]bool{}
-	err := p.byBroker(ctx, remoting.ReqLockBatchMQ, queues, func(asked []Queue, answer *remoting.Command) error {
-		var body struct {
-			Held []queueKey `json:"lockOKMQSet"`
-		}
-		if err := unmarshalLenient(answer.Body, &body); err != nil {
-			return fmt.Errorf("%w: queue locks: %w", ErrBadAnswer, err)
-		}
-		for _, q := range asked {
-			held[q] = slices.Contains(body.Held, queueKey{BrokerName: q.Broker, QueueID: q.ID, Topic: q.Topic})
-		}
+// allocate returns the part of queues that is this member's, as RocketMQ's
+// AllocateMessageQueueAveragely divides them: neighbouring queues, the first
+// members one more. Both lists are sorted. A member not on the list gets none.
+func allocate(queues []Queue, members []string, self string) []Queue {
+	i := slices.Index(members, self)
+	if i < 0 {
 		return nil
-	})
-	return held, err
-}
-
-func (p *PushConsumer) unlock(ctx context.Context, queues []*processQueue) error {
-	names := make([]Queue, len(queues))
-	for i, pq := range queues {
-		names[i] = pq.queue
 	}
-	return p.byBroker(ctx, remoting.ReqUnlockBatchMQ, names, func([]Queue, *remoting.Command) error { return nil })
-}
-
-// byBroker sends a lock or unlock request to each broker that has some of
-// queues.
-func (p *PushConsumer) byBroker(ctx context.Context, code int, queues []Queue, answered func([]Queue, *remoting.Command) error) error {
-	queues = slices.SortedFunc(slices.Values(queues), func(a, b Queue) int {
-		return cmp.Or(cmp.Compare(a.Broker, b.Broker), compareQueues(a, b))
-	})
-	var errs []error
-	for len(queues) > 0 {
-		n := slices.IndexFunc(queues, func(q Queue) bool { return q.Broker != queues[0].Broker })
-		if n < 0 {
-			n = len(queues)
-		}
-		part := queues[:n]
-		queues = queues[n:]
-		body := lockBody{Group: p.group, ClientID: p.client.cfg.clientID}
-		for _, q := range part {
-			body.Queues = append(body.Queues, queueKey{BrokerName: q.Broker, QueueID: q.ID, Topic: q.Topic})
-		}
-		errs = append(errs, func() error {
-			addr, err := p.client.brokerAddr(ctx, part[0], true)
-			if err != nil {
-				return err
-			}
-			req := remoting.NewRequest(code)
-			if req.Body, err = json.Marshal(body); err != nil {
-				return err
-			}
-			answer, err := p.client.memberRequest(ctx, addr, req)
-			if err != nil {
-				return err
-			}
-			return answered(part, answer)
-		}())
+	size, more := len(queues)/len(members), len(queues)%len(members)
+	start := i*size + min(i, more)
+	if i < more {
+		size++
 	}
-	return errors.Join(errs...)
+	return queues[start : start+size]
 }
