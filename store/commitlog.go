@@ -66,6 +66,10 @@ type commitLog struct {
 	stagedCRC uint32
 	rolls     []position // segments that the staged group begins
 
+	// syncMu is held through a whole sync and a whole recover, and taken before
+	// mu: a sync that succeeds after another one failed proves nothing.
+	syncMu sync.Mutex
+
 	mu     sync.Mutex
 	tail   *tailFile // the tail segment, opened by us for syncs
 	rolled bool      // a segment's name in the directory is not synced yet
@@ -201,6 +205,8 @@ func (c *commitLog) releaseTailLocked(t *tailFile) {
 // were synced when the WAL left them. May be called beside the writer. A
 // failure is kept until the writer has recovered from it.
 func (c *commitLog) sync() error {
+	c.syncMu.Lock()
+	defer c.syncMu.Unlock()
 	c.mu.Lock()
 	if c.failed != nil {
 		err := c.failed
@@ -251,6 +257,13 @@ func (c *commitLog) unsynced() (int64, error) {
 	return c.ended.address - c.synced.address, c.failed
 }
 
+// syncedAddress is where the durable part of the log ends.
+func (c *commitLog) syncedAddress() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.synced.address
+}
+
 // recover brings WAL, files and memory into agreement after a failed commit
 // or a failed sync, and opens the WAL again. It is the one way to do so and
 // may be called again until it succeeds.
@@ -262,6 +275,8 @@ func (c *commitLog) unsynced() (int64, error) {
 // cut off. A crash in between leaves segments that overlap, and a segment ends
 // where the next one begins.
 func (c *commitLog) recover(cause error) error {
+	c.syncMu.Lock()
+	defer c.syncMu.Unlock()
 	c.segs.unstable.Store(true)
 	if c.wal != nil {
 		// Its own sync fails again more often than not; it is done with.

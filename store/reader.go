@@ -123,7 +123,7 @@ func (s *Store) readRecords(es []entry, r *ReadResult) error {
 				return nil
 			}
 			r.Skipped++
-			return s.reportUnreadable(err)
+			return s.reportUnreadable(es[i+k].address, err)
 		})
 		if err != nil {
 			return err
@@ -183,9 +183,11 @@ func (s *Store) eachInRun(es []entry, b []byte, f func(i int, h header, rec []by
 }
 
 // reportUnreadable decides about a record that could not be read: damage is
-// passed over and reported once; anything else is the reader's error.
-func (s *Store) reportUnreadable(err error) error {
-	if s.segs.unstable.Load() {
+// passed over and reported once; anything else is the reader's error. What is
+// not synced yet is never called damaged: the writer holds it in memory and
+// puts it right when its sync fails.
+func (s *Store) reportUnreadable(address int64, err error) error {
+	if s.segs.unstable.Load() || address >= s.log.syncedAddress() {
 		return fmt.Errorf("%w: %v", ErrUnavailable, err)
 	}
 	var c *CorruptionError
@@ -353,7 +355,7 @@ func (s *Store) ReadDue(delay time.Duration, from int64, nowUs int64, maxBytes i
 			e := es[i+k]
 			d := Due{Entry: from + int64(i+k), Address: e.address, DueUs: e.tags, Record: rec}
 			if err != nil {
-				if perr := s.reportUnreadable(err); perr != nil {
+				if perr := s.reportUnreadable(e.address, err); perr != nil {
 					return perr
 				}
 				d.Record, d.Err = nil, err
