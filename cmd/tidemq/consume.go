@@ -23,6 +23,8 @@ const (
 	// lookAgain is how long it waits after a failed pull or for a topic that
 	// does not exist yet.
 	lookAgain = 500 * time.Millisecond
+	// commitOften is how often a member commits.
+	commitOften = 100 * time.Millisecond
 	// shownBody is how much of a body a line shows, in bytes.
 	shownBody = 400
 )
@@ -93,6 +95,7 @@ type printer struct {
 	mu      sync.Mutex
 	printed int
 	err     error
+	next    map[client.Queue]int64 // offset behind the last one printed
 }
 
 // print prints m and reports whether it did: not when there are enough.
@@ -106,10 +109,21 @@ func (p *printer) print(m *client.Message) bool {
 		p.stop()
 		return false
 	}
+	if p.next == nil {
+		p.next = map[client.Queue]int64{}
+	}
+	p.next[m.Queue] = max(p.next[m.Queue], m.QueueOffset+1)
 	if p.printed++; p.printed == p.count {
 		p.stop()
 	}
 	return true
+}
+
+// enough reports whether all that were asked for are printed.
+func (p *printer) enough() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count > 0 && p.printed >= p.count
 }
 
 func consume(c *cli.Context) error {
@@ -225,7 +239,7 @@ func consumeAsMember(ctx context.Context, c *cli.Context, cl *client.Client, top
 	opts := []client.ConsumerOption{
 		client.WithSubscription(topic, c.String("tags")),
 		client.WithConcurrency(1),
-		client.WithCommitInterval(time.Second),
+		client.WithCommitInterval(commitOften),
 		client.WithConsumeFromFirst(), // beginGroup saw to the rest
 	}
 	// A message that is one too many is held until the consumer has gone,
@@ -244,14 +258,49 @@ func consumeAsMember(ctx context.Context, c *cli.Context, cl *client.Client, top
 		return err
 	}
 	<-ctx.Done()
-	// The handler holds a message or none: there is nothing to wait for, so
-	// that its context may end at once and the rest is committed.
-	closing, cancel := context.WithCancel(context.Background())
-	cancel()
+	closing, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if p.enough() {
+		// A handler may hold a message that is one too many: closing must not
+		// wait for it, and so what was printed has to be committed before.
+		if err := awaitCommitted(closing, cl.Admin(), c.String("group"), p.next); err != nil {
+			fmt.Fprintf(c.App.ErrWriter, "tidemq: not all that was printed is committed: %v\n", err)
+		}
+		cancel()
+	}
 	if err := consumer.Close(closing); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("leaving group %s: %w", c.String("group"), err)
 	}
 	return nil
+}
+
+// awaitCommitted waits until the group's offsets are behind what was printed;
+// the consumer commits them every commitOften.
+func awaitCommitted(ctx context.Context, admin *client.Admin, group string, next map[client.Queue]int64) error {
+	topics := map[string]bool{} // a retried message comes from another topic
+	for q := range next {
+		topics[q.Topic] = true
+	}
+	for {
+		left := len(next)
+		for topic := range topics {
+			offsets, err := admin.GroupOffsets(ctx, group, topic)
+			if err != nil {
+				return err
+			}
+			for _, o := range offsets {
+				if want, ok := next[o.Queue]; ok && o.Committed >= want {
+					left--
+				}
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if !pause(ctx, commitOften) {
+			return fmt.Errorf("%d queues behind: %w", left, ctx.Err())
+		}
+	}
 }
 
 // look prints the messages of all queues without committing, until ctx ends.

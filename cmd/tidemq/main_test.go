@@ -37,6 +37,7 @@ func buildAndRun(m *testing.M) int {
 	args := []string{"build", "-o", binary}
 	if raceDetector {
 		args = append(args, "-race")
+		os.Setenv("GORACE", "atexit_sleep_ms=10 "+os.Getenv("GORACE")) // a second by default, for every process
 	}
 	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
