@@ -59,6 +59,7 @@ type Broker struct {
 	registry  registry
 	locks     queueLocks
 	resets    resets
+	sends     budget // bytes of sends in the store's hands
 	store     *store.Store
 	tables    *tables
 	scheduler *schedule.Scheduler
@@ -87,6 +88,7 @@ func New(opts Options) (*Broker, error) {
 	b := &Broker{opts: opts, log: opts.Logger, levels: levels, stop: make(chan struct{})}
 	b.brokerIDText = strconv.FormatInt(opts.BrokerID, 10)
 	b.server.b = b
+	b.sends.init(maxSendBytes)
 	return b, nil
 }
 
@@ -168,7 +170,7 @@ func (b *Broker) openStore() error {
 }
 
 // Addrs returns the addresses that are listened on, in the order of
-// Options.Listen; nil before Start.
+// Options.Listen; none before Start.
 func (b *Broker) Addrs() []net.Addr {
 	addrs := make([]net.Addr, len(b.server.listeners))
 	for i, l := range b.server.listeners {

@@ -246,6 +246,47 @@ func (g *gate) wait() {
 	g.mu.Unlock()
 }
 
+// budget bounds what all connections have in hand together. It costs two
+// atomic operations while it is not used up.
+type budget struct {
+	limit   int64
+	used    atomic.Int64
+	waiting atomic.Int32
+
+	mu     sync.Mutex
+	change sync.Cond
+}
+
+func (g *budget) init(limit int64) {
+	g.limit = limit
+	g.change.L = &g.mu
+}
+
+// room waits until less than the limit is in use.
+func (g *budget) room() {
+	if g.used.Load() < g.limit {
+		return
+	}
+	g.mu.Lock()
+	g.waiting.Add(1)
+	// Whoever leaves after this look sees waiting.
+	for g.used.Load() >= g.limit {
+		g.change.Wait()
+	}
+	g.waiting.Add(-1)
+	g.mu.Unlock()
+}
+
+func (g *budget) enter(n int64) { g.used.Add(n) }
+
+func (g *budget) leave(n int64) {
+	if g.used.Add(-n) < g.limit && g.waiting.Load() > 0 {
+		g.mu.Lock()
+		g.change.Broadcast()
+		g.mu.Unlock()
+	}
+}
+
 // errFrameTimeout: a frame was begun and not ended in time.
 var errFrameTimeout = errors.New("frame not ended in time")
 

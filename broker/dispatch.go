@@ -45,18 +45,15 @@ func (b *Broker) dispatch(c *conn, req *remoting.Command) {
 	case b.state.Load() != stateRunning:
 		b.finish(c, req, size, b.notRunning())
 		return
-	case h.ordered && c.lane.busy.Load():
-		c.keep()
-		c.lane.add(b, c, req)
-		return
-	case h.apart:
-		c.keep()
-		b.serveApart(c, req, size, h.serve)
-		return
+	case h.ordered:
+		b.sends.room()
 	case !h.borrows:
 		c.keep()
 	}
-	err := h.serve(b, c, req, false)
+	err := errApart
+	if !h.apart && !(h.ordered && c.lane.busy.Load()) {
+		err = h.serve(b, c, req, false)
+	}
 	if err != errApart {
 		b.finish(c, req, size, err)
 		return
@@ -67,13 +64,8 @@ func (b *Broker) dispatch(c *conn, req *remoting.Command) {
 	if h.ordered {
 		c.lane.add(b, c, req)
 	} else {
-		b.serveApart(c, req, size, h.serve)
+		c.work.Go(func() { b.finish(c, req, size, h.serve(b, c, req, true)) })
 	}
-}
-
-// serveApart serves a request whose memory was kept on a goroutine of its own.
-func (b *Broker) serveApart(c *conn, req *remoting.Command, size int, serve serveFunc) {
-	c.work.Go(func() { b.finish(c, req, size, serve(b, c, req, true)) })
 }
 
 // finish answers an error and leaves the gate, unless the answer comes later.

@@ -86,7 +86,7 @@ func heartbeat(b *Broker, c *conn, req *remoting.Command, mayBlock bool) error {
 		if data.WithoutSub {
 			subs = nil
 		}
-		if n, changed := b.registry.joinConsumer(d.GroupName, d.ConsumeType, d.MessageModel, d.ConsumeFromWhere, info, subs); changed && (g == nil || g.NotifyChange) {
+		if n, changed := b.registry.joinConsumer(d.GroupName, d.ConsumeType, d.MessageModel, d.ConsumeFromWhere, info, subs); changed {
 			b.notify([]membersChanged{n})
 		}
 	}
@@ -125,9 +125,8 @@ func heartbeat(b *Broker, c *conn, req *remoting.Command, mayBlock bool) error {
 // unregister serves UNREGISTER_CLIENT: the client leaves a consumer group, a
 // producer group, or both.
 func unregister(b *Broker, c *conn, req *remoting.Command, _ bool) error {
-	group := req.Fields.Value("consumerGroup")
-	n, changed := b.registry.leave(c, group, req.Fields.Value("producerGroup"))
-	if g := b.tables.group(group); changed && (g == nil || g.NotifyChange) {
+	n, changed := b.registry.leave(c, req.Fields.Value("consumerGroup"), req.Fields.Value("producerGroup"))
+	if changed {
 		b.notify([]membersChanged{n})
 	}
 	c.reply(req, req.Reply(remoting.Success, ""))
@@ -135,9 +134,12 @@ func unregister(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 }
 
 // notify tells members that their group changed (40), so that they divide the
-// queues anew at once.
+// queues anew at once, unless the group's settings say otherwise.
 func (b *Broker) notify(changed []membersChanged) {
 	for _, n := range changed {
+		if g := b.tables.group(n.group); g != nil && !g.NotifyChange {
+			continue
+		}
 		for _, c := range n.conns {
 			c.tell(remoting.NewRequest(remoting.ReqNotifyConsumerIDsChanged, remoting.Field{Key: "consumerGroup", Value: n.group}))
 		}

@@ -19,6 +19,12 @@ const (
 	maxBatch = 10_000
 	// keepArena is the largest record memory that is used again.
 	keepArena = 64 << 10
+	// maxSendBytes bounds what the sends of all connections have in the store's
+	// hands: beyond, connections that send are not read on. It is less than the
+	// store's own bound, which would have sends refused. sendOverhead is what a
+	// message takes there besides its body.
+	maxSendBytes = 40 << 20
+	sendOverhead = 512
 	// region is what answers name as the broker's region, as RocketMQ's
 	// default: clients that trace leave out answers without one.
 	region = "DefaultRegion"
@@ -320,6 +326,7 @@ func getSend(c *conn, req *remoting.Command) *send {
 		s.Done = s.answer
 	}
 	s.c, s.size, s.oneway = c, len(req.Body), req.IsOneway()
+	c.b.sends.enter(int64(s.size) + sendOverhead)
 	s.resp = remoting.Command{
 		Language: remoting.LanguageGo, Version: remoting.Version, Opaque: req.Opaque,
 		Flag: remoting.FlagResponse, HeaderType: req.HeaderType,
@@ -336,6 +343,7 @@ func getSend(c *conn, req *remoting.Command) *send {
 
 // put gives the memory back.
 func (s *send) put() {
+	s.c.b.sends.leave(int64(s.size) + sendOverhead)
 	s.Messages = nil
 	s.msgs[0] = store.Message{}
 	s.c = nil
