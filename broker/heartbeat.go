@@ -16,10 +16,9 @@ type heartbeatData struct {
 		GroupName string `json:"groupName"`
 	} `json:"producerDataSet"`
 	ConsumerSet []consumerData `json:"consumerDataSet"`
-	// WithoutSub and Fingerprint are the second form of heartbeats: without
-	// subscriptions while they did not change.
-	WithoutSub  bool   `json:"withoutSub"`
-	Fingerprint number `json:"heartbeatFingerprint"`
+	// WithoutSub: the second form of heartbeats leaves the subscriptions out
+	// while they did not change.
+	WithoutSub bool `json:"withoutSub"`
 }
 
 type consumerData struct {
@@ -112,12 +111,9 @@ func heartbeat(b *Broker, c *conn, req *remoting.Command, mayBlock bool) error {
 		}
 	}
 	resp := req.Reply(remoting.Success, "")
-	if data.Fingerprint != 0 {
-		// "Changed" makes the client send its subscriptions each time, which
-		// costs little and cannot go stale over a restart.
-		resp.Fields.Set("IS_SUPPORT_HEART_BEAT_V2", "true")
-		resp.Fields.Set("IS_SUB_CHANGE", "true")
-	}
+	// "Changed" makes clients that know heartbeats without subscriptions send
+	// them each time, which costs little and cannot go stale over a restart.
+	resp.Fields = remoting.Fields{{Key: "IS_SUPPORT_HEART_BEAT_V2", Value: "true"}, {Key: "IS_SUB_CHANGE", Value: "true"}}
 	c.reply(req, resp)
 	return nil
 }

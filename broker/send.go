@@ -110,6 +110,9 @@ func (b *Broker) sendBatch(c *conn, req *remoting.Command, h *remoting.SendHeade
 	}
 	s.queueID = m.QueueID
 	s.arena = nil
+	if key, ok := message.Property(h.Properties, message.PropertyUniqueKey); ok {
+		s.batchKey = strings.Clone(key) // of the batch as a whole
+	}
 	b.store.Append(&s.Batch)
 	return errPending
 }
@@ -310,6 +313,8 @@ type send struct {
 	size    int // what the request counts in the connection's gate
 	oneway  bool
 	queueID int32
+	// batchKey is the unique key that the header of a batch has.
+	batchKey string
 	// back: the answer to a send-back says no more than success.
 	back bool
 
@@ -347,7 +352,7 @@ func (s *send) put() {
 	s.Messages = nil
 	s.msgs[0] = store.Message{}
 	s.c = nil
-	s.back = false
+	s.back, s.batchKey = false, ""
 	s.resp = remoting.Command{}
 	clear(s.fields[:])
 	if cap(s.arena) > keepArena {
@@ -399,10 +404,12 @@ func (s *send) fill(err error) {
 	f = append(f,
 		remoting.Field{Key: "queueId", Value: strconv.Itoa(int(s.queueID))},
 		remoting.Field{Key: "queueOffset", Value: strconv.FormatInt(first.Appended.QueueOffset, 10)})
-	if len(s.Messages) == 1 {
-		if key, ok := message.View(first.Record).Property(message.PropertyUniqueKey); ok {
-			f = append(f, remoting.Field{Key: "transactionId", Value: key})
-		}
+	key := s.batchKey
+	if key == "" && len(s.Messages) == 1 {
+		key, _ = message.View(first.Record).Property(message.PropertyUniqueKey)
+	}
+	if key != "" {
+		f = append(f, remoting.Field{Key: "transactionId", Value: key})
 	}
 	s.resp.Fields = f
 }
