@@ -354,3 +354,20 @@ func eventually(t *testing.T, what string, cond func() bool) {
 		}
 	}
 }
+
+// testClock is a wall clock that tests move.
+type testClock struct{ at chan time.Time }
+
+func newTestClock() *testClock {
+	c := &testClock{at: make(chan time.Time, 1)}
+	c.at <- time.Now()
+	return c
+}
+
+func (c *testClock) now() time.Time {
+	at := <-c.at
+	c.at <- at
+	return at
+}
+
+func (c *testClock) step(d time.Duration) { c.at <- (<-c.at).Add(d) }

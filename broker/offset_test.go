@@ -2,7 +2,6 @@ package broker
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/tidemq/tidemq/internal/message"
 	"github.com/tidemq/tidemq/internal/remoting"
-	"github.com/tidemq/tidemq/store"
 )
 
 func commitFields(group, topic string, queue int, offset int64) remoting.Fields {
@@ -419,125 +417,4 @@ func TestConsumeStats(t *testing.T) {
 	if body := string(c.ok(remoting.ReqQueryTopicConsumeByWho, fields("topic", "t"), nil).Body); body != `{"groupList":["g"]}` {
 		t.Errorf("groups of t: %s", body)
 	}
-}
-
-// TestWhileStarting: until the store is loaded everything is answered with 14,
-// never with "no offset".
-func TestWhileStarting(t *testing.T) {
-	dir := t.TempDir()
-	b := startBroker(t, func(o *Options) { o.Dir = dir })
-	c := dial(t, b)
-	c.sendMany("t", 0, 5)
-	c.ok(remoting.ReqUpdateConsumerOffset, commitFields("g", "t", 0, 3), nil)
-	c.close()
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	loading, goOn := make(chan *Broker), make(chan struct{})
-	var starting *Broker
-	started := make(chan struct{})
-	go func() {
-		defer close(started)
-		startBrokerIn(t, &starting, func(o *Options) {
-			o.Dir = dir
-			o.tuneStore = func(*store.Options) {
-				loading <- starting
-				<-goOn
-			}
-		})
-	}()
-	c = dialAddr(t, (<-loading).Addr())
-	for code, f := range map[int]remoting.Fields{
-		remoting.ReqQueryConsumerOffset:  fields("consumerGroup", "g", "topic", "t", "queueId", 0),
-		remoting.ReqUpdateConsumerOffset: commitFields("g", "t", 0, 0),
-		remoting.ReqPullMessage:          pullFields("g", "t", 0, 0, 1000),
-		remoting.ReqSendMessageV2:        sendFields("t", 0, ""),
-		remoting.ReqGetRouteInfoByTopic:  fields("topic", "t"),
-		remoting.ReqHeartBeat:            nil,
-	} {
-		if resp := c.want(remoting.ServiceNotAvailable, code, f, nil); !strings.Contains(resp.Remark, "starting") {
-			t.Errorf("remark %q", resp.Remark)
-		}
-	}
-	close(goOn)
-	<-started
-	if got := committed(t, c, "g", "t", 0); got != 3 {
-		t.Errorf("offset %d, want 3", got)
-	}
-}
-
-// testClock is a wall clock that tests move.
-type testClock struct{ at chan time.Time }
-
-func newTestClock() *testClock {
-	c := &testClock{at: make(chan time.Time, 1)}
-	c.at <- time.Now()
-	return c
-}
-
-func (c *testClock) now() time.Time {
-	at := <-c.at
-	c.at <- at
-	return at
-}
-
-func (c *testClock) step(d time.Duration) { c.at <- (<-c.at).Add(d) }
-
-// TestAdminTables: settings of topics and groups, as tools read them.
-func TestAdminTables(t *testing.T) {
-	b := startBroker(t, func(o *Options) { o.DelayLevels = "1s 5s 10s 30s"; o.BrokerID = 3 })
-	c := dial(t, b)
-	c.ok(remoting.ReqUpdateAndCreateTopic, fields("topic", "t", "readQueueNums", 3, "writeQueueNums", 2, "perm", 6, "order", "true", "attributes", "+message.type=DELAY,+x=1"), nil)
-	c.ok(remoting.ReqUpdateAndCreateTopic, fields("topic", "t", "readQueueNums", 3, "writeQueueNums", 4, "perm", 6, "attributes", "-x"), nil)
-	want := `{"attributes":{"message.type":"DELAY"},"order":false,"perm":6,"readQueueNums":3,"topicFilterType":"SINGLE_TAG","topicName":"t","topicSysFlag":0,"writeQueueNums":4}`
-	if body := string(c.ok(remoting.ReqGetTopicConfig, fields("topic", "t"), nil).Body); body != want {
-		t.Errorf("topic %s, want %s", body, want)
-	}
-	if body := string(c.ok(remoting.ReqGetAllTopicConfig, nil, nil).Body); !strings.Contains(body, `"topicConfigTable":{"t":`+want) {
-		t.Errorf("topics %s", body)
-	}
-	c.ok(remoting.ReqUpdateAndCreateSubscriptionGroup, nil, []byte(`{"groupName":"g","retryQueueNums":2,"retryMaxTimes":5,"attributes":{"+k":"v"}}`))
-	want = `{"attributes":{"k":"v"},"brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":true,"consumeFromMinEnable":true,"consumeMessageOrderly":false,"groupName":"g","notifyConsumerIdsChangedEnable":true,"retryMaxTimes":5,"retryQueueNums":2,"whichBrokerWhenConsumeSlowly":1}`
-	if body := string(c.ok(remoting.ReqGetSubscriptionGroupConfig, fields("group", "g"), nil).Body); body != want {
-		t.Errorf("group %s, want %s", body, want)
-	}
-	if body := string(c.ok(remoting.ReqGetAllSubscriptionGroupConfig, nil, nil).Body); !strings.Contains(body, `"subscriptionGroupTable":{"g":`+want) {
-		t.Errorf("groups %s", body)
-	}
-	if n := queuesOf(t, c, message.RetryTopic("g")); n != 2 {
-		t.Errorf("retry topic has %d queues", n)
-	}
-	c.ok(remoting.ReqDeleteSubscriptionGroup, fields("groupName", "g", "cleanOffset", "true"), nil)
-	c.want(remoting.SubscriptionGroupNotExist, remoting.ReqGetSubscriptionGroupConfig, fields("group", "g"), nil)
-	c.want(remoting.InvalidParameter, remoting.ReqUpdateAndCreateSubscriptionGroup, nil, []byte(`{"groupName":"a b"}`))
-	config := string(c.ok(remoting.ReqGetBrokerConfig, nil, nil).Body)
-	for _, line := range []string{"messageDelayLevel=1s 5s 10s 30s\n", "brokerId=3\n", "flushDiskType=SYNC_FLUSH\n", "brokerName=tidemq\n"} {
-		if !strings.Contains(config, line) {
-			t.Errorf("config %q, want %q in it", config, line)
-		}
-	}
-	var list topicList
-	fromJSON(t, c.ok(remoting.ReqGetAllTopicListFromNameserver, nil, nil).Body, &list)
-	if !slices.Contains(list.Topics, "t") {
-		t.Errorf("topics %v", list.Topics)
-	}
-	fromJSON(t, c.ok(remoting.ReqGetTopicsByCluster, fields("cluster", "elsewhere"), nil).Body, &list)
-	if len(list.Topics) != 0 {
-		t.Errorf("topics of another cluster %v", list.Topics)
-	}
-	c.ok(remoting.ReqHeartBeat, nil, []byte(`{"clientID":"p1","producerDataSet":[{"groupName":"pg"}]}`))
-	var producers struct{ ConnectionSet []connectionJSON }
-	fromJSON(t, c.ok(remoting.ReqGetProducerConnectionList, fields("producerGroup", "pg"), nil).Body, &producers)
-	if len(producers.ConnectionSet) != 1 || producers.ConnectionSet[0].ClientID != "p1" {
-		t.Errorf("producers %+v", producers)
-	}
-	var all struct{ Data map[string][]any }
-	fromJSON(t, c.ok(remoting.ReqGetAllProducerInfo, nil, nil).Body, &all)
-	if got := slices.Collect(maps.Keys(all.Data)); !slices.Equal(got, []string{"pg"}) {
-		t.Errorf("producer groups %v", got)
-	}
-	c.ok(remoting.ReqDeleteTopicInNamesrv, fields("topic", "t"), nil)
-	c.ok(remoting.ReqDeleteTopicInBroker, fields("topic", "t"), nil)
-	c.want(remoting.TopicNotExist, remoting.ReqGetRouteInfoByTopic, fields("topic", "t"), nil)
-	c.want(remoting.TopicNotExist, remoting.ReqGetTopicConfig, fields("topic", "t"), nil)
 }
