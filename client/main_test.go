@@ -2,14 +2,38 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain gives the examples a broker to talk to, and looks for goroutines
+// that were left.
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	c, err := startFakeCluster(1)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	c.auto = true
+	c.createTopic("orders", 4)
+	os.Setenv("TIDEMQ_ADDR", c.brokers[0].addr)
+	code := m.Run()
+	c.close()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
 
 // newTestClient returns a client of the cluster that logs to t and is closed
 // at its end.

@@ -32,7 +32,11 @@ func (s *brokerOffsets) load(ctx context.Context, q Queue) (int64, error) {
 }
 
 func (s *brokerOffsets) save(ctx context.Context, q Queue, offset int64) error {
-	return s.client.commitOffset(ctx, s.group, q, offset)
+	err := s.client.commitOffset(ctx, s.group, q, offset)
+	if errors.Is(err, ErrTopicNotFound) {
+		return nil // deleted, and its offsets with it
+	}
+	return err
 }
 
 func (s *brokerOffsets) flush() error { return nil }

@@ -65,7 +65,7 @@ type pushTest struct {
 
 func pushBubble(t *testing.T, brokers int, f func(*testing.T, *pushTest)) {
 	synctest.Test(t, func(t *testing.T) {
-		c, dial := newPipeCluster(t, brokers)
+		c, dial := newPipeCluster(brokers)
 		t.Cleanup(c.close)
 		f(t, &pushTest{t: t, c: c, dial: dial})
 	})
@@ -256,6 +256,7 @@ func TestRetryAndDeadLetter(t *testing.T) {
 		for _, m := range b.stored(message.DLQTopic("g"), 0) {
 			dead = append(dead, string(m.Body))
 		}
+		slices.Sort(dead)
 		wantBodies(t, "dead letters", dead, []string{"dead", "never"})
 		levels := map[string]int{}
 		for _, r := range b.requests(remoting.ReqConsumerSendMsgBack) {

@@ -163,9 +163,11 @@ type routeTable struct {
 type routeEntry struct {
 	route *route
 	used  time.Time
-	// fetching is not nil while somebody asks; closed when done.
-	fetching chan struct{}
-	err      error // of the last fetch
+	// began and ended count requests; fetching is not nil while one is under
+	// way, and closed when it ends.
+	began, ended int
+	fetching     chan struct{}
+	err          error // of the last request
 }
 
 func (t *routeTable) init() {
@@ -212,38 +214,42 @@ func (t *routeTable) entryLocked(topic string) *routeEntry {
 	return e
 }
 
-// refetchLocked asks for a route without counting as a use of it. Calls for the
-// same topic at the same time share one request. A route known before stays
-// when nobody answers, and goes when the topic does not exist any more. The
-// lock is given up while it waits.
+// refetchLocked asks for a route without counting as a use of it. The request
+// is one that begins after the call, so that it sees what the caller did just
+// before; callers at the same time share it. A route known before stays when
+// nobody answers, and goes when the topic does not exist any more. The lock is
+// given up while it waits.
 func (c *Client) refetchLocked(ctx context.Context, topic string) (*route, error) {
 	t := &c.routes
 	e := t.entryLocked(topic)
-	if e.fetching == nil {
-		c.mu.Lock()
-		// A goroutine of the client's, so that no caller's context ends the
-		// request for the others.
-		ok := c.spawnLocked(func() { c.fetch(topic, e) })
-		c.mu.Unlock()
-		if !ok {
-			return nil, ErrClosed
+	for want := e.began + 1; e.ended < want; {
+		if e.fetching == nil {
+			c.mu.Lock()
+			// A goroutine of the client's, so that no caller's context ends the
+			// request for the others.
+			ok := c.spawnLocked(func() { c.fetch(topic, e) })
+			c.mu.Unlock()
+			if !ok {
+				return nil, ErrClosed
+			}
+			e.fetching = make(chan struct{})
+			e.began++
 		}
-		e.fetching = make(chan struct{})
+		done := e.fetching
+		t.mu.Unlock()
+		var err error
+		select {
+		case <-done:
+		case <-ctx.Done():
+			err = contextError(ctx, "route of "+topic)
+		}
+		t.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
 	}
-	done := e.fetching
-	t.mu.Unlock()
-	var err error
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = contextError(ctx, "route of "+topic)
-	}
-	t.mu.Lock()
-	if err == nil {
-		err = e.err
-	}
-	if err != nil {
-		return nil, err
+	if e.err != nil {
+		return nil, e.err
 	}
 	return e.route, nil
 }
@@ -267,6 +273,7 @@ func (c *Client) fetch(topic string, e *routeEntry) {
 	}
 	close(e.fetching)
 	e.fetching = nil
+	e.ended++
 }
 
 func (c *Client) askRoute(ctx context.Context, topic string) (*route, error) {
