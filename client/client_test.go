@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -174,6 +176,41 @@ func TestAnswersOutOfOrder(t *testing.T) {
 	if len(b.conns) != 1 {
 		t.Errorf("%d connections, want 1", len(b.conns))
 	}
+}
+
+// A peer that does not read makes senders wait, no longer than their contexts
+// say, and costs the connection in the end.
+func TestStalledPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		cn := newConn("stalled", here, slog.New(slog.DiscardHandler), func(*conn, *remoting.Command) {})
+		done := make(chan struct{})
+		go func() { cn.run(); close(done) }()
+		big := func() *remoting.Command {
+			r := remoting.NewRequest(remoting.ReqSendMessageV2)
+			r.Body = make([]byte, throttleAt/2)
+			return r
+		}
+		for range 2 {
+			if err := cn.oneway(t.Context(), big()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := cn.start(ctx, big()); !errors.Is(err, ErrTimeout) {
+			t.Errorf("send to a stalled peer: %v, want ErrTimeout", err)
+		}
+		_, err := cn.start(t.Context(), big())
+		if !errors.Is(err, ErrConnection) || !errors.Is(err, remoting.ErrSlowPeer) {
+			t.Errorf("patient send: %v, want ErrConnection with ErrSlowPeer", err)
+		}
+		<-done
+		if cn.alive() {
+			t.Error("the connection is still alive")
+		}
+	})
 }
 
 // Callers that come while a connection is being made share it, and the one

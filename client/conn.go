@@ -83,8 +83,12 @@ func (c *conn) run() {
 	for {
 		cmd, err := r.ReadCommand()
 		if err != nil {
+			// The Writer may have closed the connection, and then it knows why.
+			c.nc.Close()
+			if werr := c.w.Close(); errors.Is(werr, remoting.ErrSlowPeer) {
+				err = werr
+			}
 			c.end(connectionError(c.addr, err))
-			_ = c.w.Close() // it failed with the connection
 			c.wg.Wait()
 			return
 		}

@@ -243,8 +243,8 @@ func (b *fakeBroker) serve(fc *fakeConn) {
 	defer func() {
 		fc.nc.Close()
 		_ = fc.w.Close()
-		held.Wait()
 		b.forget(fc)
+		held.Wait()
 	}()
 	r := remoting.NewReader(fc.nc, 0)
 	for {

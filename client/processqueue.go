@@ -56,7 +56,6 @@ type processQueue struct {
 	lockedAt    time.Time
 	lastPull    time.Time
 	lastConsume time.Time
-	consumed    int64 // messages done, for running info
 }
 
 // entry is one message pulled.
@@ -236,7 +235,6 @@ func (pq *processQueue) finish(e *entry) {
 	pq.waiting--
 	pq.bytes -= e.size
 	pq.lastConsume = time.Now()
-	pq.consumed++
 	n := 0
 	for n < len(pq.entries) && pq.entries[n].done {
 		n++

@@ -475,6 +475,10 @@ func TestQueueChoice(t *testing.T) {
 	if seen := count(p, "customer-7", 10); len(seen) != 1 {
 		t.Errorf("sharding key: %v, want one queue", seen)
 	}
+	byBody := newTestProducer(t, c, WithSelector(HashBy(func(m *Message) string { return string(m.Body) })))
+	if seen := count(byBody, "", 10); len(seen) != 1 {
+		t.Errorf("by hash: %v, want one queue", seen)
+	}
 	last := newTestProducer(t, c, WithSelector(func(_ *Message, queues []Queue) int { return len(queues) - 1 }))
 	if seen := count(last, "", 5); seen[Queue{"t", "b1", 3}] != 5 {
 		t.Errorf("selector: %v, want the last queue", seen)

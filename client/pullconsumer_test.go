@@ -65,6 +65,16 @@ func TestPullConsumer(t *testing.T) {
 		}
 	}
 
+	if n, err := p.MaxOffset(ctx, q); err != nil || n != 10 {
+		t.Errorf("max offset %d, %v; want 10", n, err)
+	}
+	if n, err := p.MinOffset(ctx, q); err != nil || n != 2 {
+		t.Errorf("min offset %d, %v; want 2", n, err)
+	}
+	if n, err := p.SearchOffset(ctx, q, time.Now().Add(time.Hour)); err != nil || n != 10 {
+		t.Errorf("offset of a time to come %d, %v; want 10", n, err)
+	}
+
 	// A long poll is answered when something arrives.
 	got := make(chan PullResult, 1)
 	go func() {

@@ -157,7 +157,24 @@ func (c *Client) NewPushConsumer(ctx context.Context, group string, handler Hand
 	}
 	p.life, p.end = context.WithCancel(context.Background())
 	p.handling, p.giveUp = context.WithCancel(context.Background())
-	if err := c.addConsumer(group, p); err != nil {
+	first, err := p.start()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-first:
+	case <-ctx.Done():
+	}
+	return p, nil
+}
+
+// start makes the consumer known and starts its loops. The channel is closed
+// after the first attempt to take queues over. A Close of the client that comes
+// at the same time waits for the lock, and so for loops that are there.
+func (p *PushConsumer) start() (<-chan struct{}, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.client.addConsumer(p.group, p); err != nil {
 		p.end()
 		p.giveUp()
 		return nil, err
@@ -165,14 +182,10 @@ func (c *Client) NewPushConsumer(ctx context.Context, group string, handler Hand
 	first := make(chan struct{})
 	p.loops.Go(func() { p.rebalanceLoop(first) })
 	p.loops.Go(p.commitLoop)
-	if cfg.orderly && !cfg.broadcast {
+	if p.cfg.orderly && !p.cfg.broadcast {
 		p.loops.Go(p.lockLoop)
 	}
-	select {
-	case <-first:
-	case <-ctx.Done():
-	}
-	return p, nil
+	return first, nil
 }
 
 // innerProducerGroup is what RocketMQ's consumers send under.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,6 +178,25 @@ func TestConsumeFrom(t *testing.T) {
 	}
 }
 
+// A broker that is still loading must not make the group begin elsewhere.
+func TestBrokerStillLoading(t *testing.T) {
+	pushBubble(t, 1, func(t *testing.T, pt *pushTest) {
+		b := pt.c.brokers[0]
+		pt.c.createTopic("t", 1)
+		pt.put(0, 10, 1)
+		b.mu.Lock()
+		b.setOffset("g", Queue{"t", "b0", 0}, 7)
+		b.mu.Unlock()
+		for range 6 {
+			b.answer(remoting.ReqQueryConsumerOffset, remoting.ServiceNotAvailable, "loading")
+		}
+		var in inbox
+		pt.consume(pt.client("a"), in.handle, WithConsumeFromFirst())
+		settle(time.Minute)
+		wantBodies(t, "received", in.sorted(), numbers(7, 10))
+	})
+}
+
 // What is sent to a topic that appears after the consumer is not skipped,
 // although the group begins at the end of topics that are there.
 func TestTopicAppearsLater(t *testing.T) {
@@ -313,111 +330,6 @@ func TestSendBackRefused(t *testing.T) {
 	})
 }
 
-// owners returns who consumes each queue of t.
-func owners(t *testing.T, ps map[string]*PushConsumer) map[int]string {
-	t.Helper()
-	out := map[int]string{}
-	for id, p := range ps {
-		for _, q := range p.Queues() {
-			if q.Topic != "t" {
-				continue
-			}
-			if other := out[q.ID]; other != "" {
-				t.Errorf("%s is owned by %s and %s", q, other, id)
-			}
-			out[q.ID] = id
-		}
-	}
-	return out
-}
-
-func TestRebalance(t *testing.T) {
-	pushBubble(t, 1, func(t *testing.T, pt *pushTest) {
-		pt.c.createTopic("t", 5)
-		in := map[string]*inbox{"a": {}, "b": {}, "c": {}}
-		ps := map[string]*PushConsumer{}
-		all := func() []string {
-			var got []string
-			for _, i := range in {
-				got = append(got, i.bodies()...)
-			}
-			slices.Sort(got)
-			return got
-		}
-		ps["a"] = pt.consume(pt.client("a"), in["a"].handle)
-		settle(time.Second)
-		ca := pt.client("b")
-		ps["b"] = pt.consume(ca, in["b"].handle)
-		ps["c"] = pt.consume(pt.client("c"), in["c"].handle)
-		settle(time.Second) // by notice, before the interval
-		if diff := cmp.Diff(map[int]string{0: "a", 1: "a", 2: "b", 3: "b", 4: "c"}, owners(t, ps)); diff != "" {
-			t.Errorf("owners (-want +got):\n%s", diff)
-		}
-		pt.put(0, 50, 5)
-		settle(time.Second)
-		wantBodies(t, "received by three", all(), numbers(0, 50))
-		if n := len(in["c"].bodies()); n != 10 {
-			t.Errorf("c received %d, want 10", n)
-		}
-
-		// One leaves in order: its queues are taken over behind what it consumed.
-		if err := ps["b"].Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		delete(ps, "b")
-		settle(time.Second)
-		if diff := cmp.Diff(map[int]string{0: "a", 1: "a", 2: "a", 3: "c", 4: "c"}, owners(t, ps)); diff != "" {
-			t.Errorf("owners after one left (-want +got):\n%s", diff)
-		}
-		pt.put(50, 50, 5)
-		settle(time.Second)
-		wantBodies(t, "received by two", all(), numbers(0, 100))
-
-		// Queues added are found at the next division.
-		pt.c.createTopic("t", 7)
-		for q := 5; q < 7; q++ {
-			pt.c.brokers[0].put("t", q, fmt.Sprintf("1%02d", q), "")
-		}
-		settle(21 * time.Second)
-		if diff := cmp.Diff(map[int]string{0: "a", 1: "a", 2: "a", 3: "a", 4: "c", 5: "c", 6: "c"}, owners(t, ps)); diff != "" {
-			t.Errorf("owners with more queues (-want +got):\n%s", diff)
-		}
-		wantBodies(t, "received from new queues", all(), append(numbers(0, 100), "105", "106"))
-	})
-}
-
-// A broker that stops and comes back, having forgotten its members, is told
-// again, and every queue goes on where it was.
-func TestBrokerRestart(t *testing.T) {
-	pushBubble(t, 1, func(t *testing.T, pt *pushTest) {
-		b := pt.c.brokers[0]
-		pt.c.createTopic("t", 4)
-		ins := map[string]*inbox{"a": {}, "b": {}}
-		ps := map[string]*PushConsumer{}
-		for id, in := range ins {
-			ps[id] = pt.consume(pt.client(id), in.handle)
-		}
-		settle(time.Second)
-		pt.put(0, 40, 4)
-		settle(6 * time.Second)
-		b.cut(true)
-		settle(10 * time.Second)
-		b.mu.Lock()
-		b.down = false
-		b.mu.Unlock()
-		pt.put(40, 40, 4)
-		settle(25 * time.Second)
-		if got := owners(t, ps); len(got) != 4 {
-			t.Errorf("owners %v, want 4 queues owned", got)
-		}
-		got := slices.Sorted(slices.Values(append(ins["a"].bodies(), ins["b"].bodies()...)))
-		wantBodies(t, "received", slices.Compact(got), numbers(0, 80))
-		if len(got) != 80 {
-			t.Errorf("%d deliveries of 80 messages consumed and committed before the stop", len(got))
-		}
-	})
-}
-
 func TestCloseWaitsForHandlers(t *testing.T) {
 	pushBubble(t, 1, func(t *testing.T, pt *pushTest) {
 		b := pt.c.brokers[0]
@@ -544,214 +456,6 @@ func TestCommitStopsBeforeUnfinished(t *testing.T) {
 		if got := b.committed("g", "t", 0); got != 3000 {
 			t.Errorf("committed %d, want 3000", got)
 		}
-	})
-}
-
-func resetRequest(topic string, offsets map[Queue]int64) func() *remoting.Command {
-	return func() *remoting.Command {
-		r := remoting.NewRequest(remoting.ReqResetConsumerClientOffset,
-			remoting.Field{Key: "topic", Value: topic}, remoting.Field{Key: "group", Value: "g"})
-		r.Flag |= remoting.FlagOneway
-		r.Body = append(r.Body, `{"offsetTable":`...)
-		r.Body = appendQueueMap(r.Body, offsets, func(b []byte, v int64) []byte { return fmt.Append(b, v) })
-		r.Body = append(r.Body, '}')
-		return r
-	}
-}
-
-// A reset (220) takes effect at once, what is in hand does not undo it, and it
-// is committed.
-func TestResetOfOffsets(t *testing.T) {
-	for _, orderly := range []bool{false, true} {
-		t.Run(fmt.Sprintf("orderly=%v", orderly), func(t *testing.T) {
-			pushBubble(t, 1, func(t *testing.T, pt *pushTest) {
-				b := pt.c.brokers[0]
-				pt.c.createTopic("t", 2)
-				pt.put(0, 20, 2)
-				stuck, release := make(chan struct{}), make(chan struct{})
-				var held atomic.Bool
-				in := inbox{result: func(m *Message) Result {
-					if string(m.Body) == "020" && !held.Swap(true) {
-						close(stuck)
-						<-release
-					}
-					if held.Load() { // slower than the commit of the reset
-						time.Sleep(2 * time.Second)
-					}
-					return Success
-				}}
-				opts := []ConsumerOption{WithConsumeFromFirst()}
-				if orderly {
-					opts = append(opts, WithOrderly())
-				}
-				pt.consume(pt.client("a"), in.handle, opts...)
-				settle(6 * time.Second)
-				b.put("t", 0, "020", "")
-				<-stuck
-				q0 := Queue{"t", "b0", 0}
-				b.toMembers("g", resetRequest("t", map[Queue]int64{q0: 4, {"t", "b0", 9}: 1, {"u", "b0", 0}: 1}))
-				settle(time.Second)
-				if got := b.committed("g", "t", 0); got != 4 {
-					t.Errorf("committed %d after the reset, want 4", got)
-				}
-				again := []string{"008", "010", "012", "014", "016", "018", "020"}
-				if orderly { // the handler in hand comes first
-					wantBodies(t, "while a handler is in hand", in.sorted(), numbers(0, 21))
-				}
-				close(release)
-				settle(20 * time.Second)
-				wantBodies(t, "received", in.sorted(), slices.Sorted(slices.Values(append(numbers(0, 21), again...))))
-				if got := b.committed("g", "t", 0); got != 11 {
-					t.Errorf("committed %d at the end, want 11", got)
-				}
-			})
-		})
-	}
-}
-
-// RocketMQ 5 tells of a reset by answering a pull with 21.
-func TestResetByPullAnswer(t *testing.T) {
-	pushBubble(t, 1, func(t *testing.T, pt *pushTest) {
-		b := pt.c.brokers[0]
-		pt.c.createTopic("t", 1)
-		pt.put(0, 5, 1)
-		var in inbox
-		pt.consume(pt.client("a"), in.handle, WithConsumeFromFirst())
-		settle(6 * time.Second)
-		ofTopic := func(req *remoting.Command) bool { return req.Fields.Value("topic") == "t" }
-		b.nextWhere(remoting.ReqPullMessage, ofTopic, func(_ *fakeConn, req *remoting.Command) *remoting.Command {
-			a := req.Reply(remoting.PullOffsetMoved, "OFFSET_RESET")
-			a.Fields = remoting.Fields{{Key: "nextBeginOffset", Value: "3"}, {Key: "minOffset", Value: "0"}, {Key: "maxOffset", Value: "5"}}
-			return a
-		})
-		settle(16 * time.Second)
-		wantBodies(t, "received", in.sorted(), []string{"000", "001", "002", "003", "003", "004", "004"})
-		if got := b.committed("g", "t", 0); got != 5 {
-			t.Errorf("committed %d, want 5", got)
-		}
-	})
-}
-
-func TestOrderly(t *testing.T) {
-	pushBubble(t, 1, func(t *testing.T, pt *pushTest) {
-		b := pt.c.brokers[0]
-		pt.c.createTopic("t", 3)
-		var mu sync.Mutex
-		running := map[Queue]int{}
-		got := map[int][]string{}
-		fails := map[string]int{"004": 2, "007": 100}
-		h := func(_ context.Context, m *Message) Result {
-			mu.Lock()
-			running[m.Queue]++
-			if running[m.Queue] > 1 {
-				t.Errorf("two handlers for %s", m.Queue)
-			}
-			got[m.Queue.ID] = append(got[m.Queue.ID], string(m.Body))
-			fail := fails[string(m.Body)] > 0
-			fails[string(m.Body)]--
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
-			mu.Lock()
-			running[m.Queue]--
-			mu.Unlock()
-			if fail {
-				return Retry
-			}
-			return Success
-		}
-		pt.put(0, 12, 3)
-		ps := map[string]*PushConsumer{}
-		ps["a"] = pt.consume(pt.client("a"), h, WithConsumeFromFirst(), WithOrderly(), WithMaxReconsumeTimes(3))
-		settle(30 * time.Second)
-		want := map[int][]string{
-			0: {"000", "003", "006", "009"},
-			1: {"001", "004", "004", "004", "007", "007", "007", "007", "010"},
-			2: {"002", "005", "008", "011"},
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("received (-want +got):\n%s", diff)
-		}
-		dead := b.stored(message.DLQTopic("g"), 0)
-		if len(dead) != 1 || string(dead[0].Body) != "007" {
-			t.Errorf("%d dead letters, want 007", len(dead))
-		}
-
-		// A second member gets its queues with their locks, and order goes on.
-		ps["b"] = pt.consume(pt.client("b"), h, WithOrderly())
-		settle(5 * time.Second)
-		own := owners(t, ps)
-		if diff := cmp.Diff(map[int]string{0: "a", 1: "a", 2: "b"}, own); diff != "" {
-			t.Errorf("owners (-want +got):\n%s", diff)
-		}
-		b.mu.Lock()
-		locks := maps.Clone(b.locks)
-		b.mu.Unlock()
-		for q, id := range own {
-			if locks[Queue{"t", "b0", q}] != id {
-				t.Errorf("queue %d is owned by %s and locked by %q", q, id, locks[Queue{"t", "b0", q}])
-			}
-		}
-		if err := ps["a"].Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		pt.put(12, 3, 3)
-		settle(25 * time.Second)
-		if got[0][4] != "012" || got[1][9] != "013" || got[2][4] != "014" {
-			t.Errorf("received after a member left: %v", got)
-		}
-	})
-}
-
-// An orderly queue goes to the next member only when its handler has returned.
-func TestOrderlyHandOver(t *testing.T) {
-	pushBubble(t, 1, func(t *testing.T, pt *pushTest) {
-		pt.c.createTopic("t", 2)
-		release := make(chan struct{})
-		slow := inbox{result: func(m *Message) Result {
-			if string(m.Body) == "001" {
-				<-release
-			}
-			return Success
-		}}
-		var other inbox
-		pt.put(0, 4, 2)
-		pt.consume(pt.client("a"), slow.handle, WithConsumeFromFirst(), WithOrderly())
-		settle(time.Second)
-		pt.consume(pt.client("b"), other.handle, WithConsumeFromFirst(), WithOrderly())
-		settle(5 * time.Second)
-		wantBodies(t, "second member, while the first handles 001", other.bodies(), nil)
-		close(release)
-		settle(30 * time.Second)
-		wantBodies(t, "second member", other.bodies(), []string{"003"})
-		wantBodies(t, "first member", slow.sorted(), []string{"000", "001", "002"})
-	})
-}
-
-// A lock that another member got – after a long pause, say – ends the queue
-// without a commit.
-func TestOrderlyLockLost(t *testing.T) {
-	pushBubble(t, 1, func(t *testing.T, pt *pushTest) {
-		b := pt.c.brokers[0]
-		pt.c.createTopic("t", 1)
-		var in inbox
-		p := pt.consume(pt.client("a"), in.handle, WithConsumeFromFirst(), WithOrderly())
-		settle(time.Second)
-		q := Queue{"t", "b0", 0}
-		b.mu.Lock()
-		b.locks[q] = "somebody"
-		b.mu.Unlock()
-		settle(20 * time.Second)
-		if slices.Contains(p.Queues(), q) {
-			t.Error("queue still owned without its lock")
-		}
-		pt.put(0, 1, 1)
-		settle(time.Second)
-		wantBodies(t, "received without the lock", in.bodies(), nil)
-		b.mu.Lock()
-		delete(b.locks, q)
-		b.mu.Unlock()
-		settle(20 * time.Second)
-		wantBodies(t, "received with the lock", in.bodies(), []string{"000"})
 	})
 }
 
