@@ -213,7 +213,10 @@ func transaction(ctx context.Context, resolver primitive.NsResolver, topic strin
 		return err
 	}
 	defer t.Shutdown()
-	attempt("a transaction", func() error { _, err := t.SendMessageInTransaction(ctx, newMessage(topic, "transaction", 0)); return err })
+	attempt("a transaction", func() error {
+		_, err := t.SendMessageInTransaction(ctx, newMessage(topic, "transaction", 0))
+		return err
+	})
 	return nil
 }
 
