@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -43,6 +45,8 @@ Examples:
 			if err != nil {
 				return fmt.Errorf("demo: own program not found: %w", err)
 			}
+			// "tidemq demo | head" must still clean up.
+			signal.Ignore(syscall.SIGPIPE)
 			out := c.App.Writer
 			if c.Bool("json") {
 				out = c.App.ErrWriter // what happens is still worth seeing
