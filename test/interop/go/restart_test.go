@@ -151,6 +151,10 @@ func TestRestartOffsetsGoOnExactly(t *testing.T) {
 	first := newPush(t, b.addr, group, topic, "*", &before)
 	sendRound(t, p, queues, "first-", 300)
 	before.awaitCount(t, "what was sent first", 300)
+	// A handler's return and the client's note of it are two moments, and its
+	// Shutdown does not wait for the second.
+	await(t, "the client's offsets at the queues' ends", func() bool { return first.GetOffsetDiffMap()[topic] == 0 },
+		func() string { return fmt.Sprint(first.GetOffsetDiffMap()) })
 	for i := range 100 {
 		m := newMessage(topic, "Tag", fmt.Sprint("second-", i))
 		m.Queue = queues[i%4]

@@ -51,9 +51,11 @@ func run(addr string) error {
 	if err := orderly(ctx, resolver, topic); err != nil {
 		return fmt.Errorf("orderly: %w", err)
 	}
-	if err := pull(ctx, resolver, topic); err != nil {
-		return fmt.Errorf("pull: %w", err)
-	}
+	attempt("polling", func() error {
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		return pull(ctx, resolver, topic)
+	})
 	timer := newMessage(topic, "timer", 0)
 	timer.WithProperty("TIMER_DELAY_MS", "2000")
 	attempt("a timer", func() error { _, err := p.SendSync(ctx, timer); return err })

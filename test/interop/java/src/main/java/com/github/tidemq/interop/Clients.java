@@ -13,6 +13,8 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.MessageListener;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.store.OffsetStore;
+import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
@@ -137,6 +139,16 @@ final class Clients implements AutoCloseable {
             }
         });
         return p.fetchPublishMessageQueues(topic).stream().sorted().toList();
+    }
+
+    /**
+     * Waits until consumer has noted that it consumed queues up to offset. A listener's return and that note are two
+     * moments, and the client's shutdown does not wait for the second.
+     */
+    static void awaitOffsets(DefaultMQPushConsumer consumer, List<MessageQueue> queues, long offset) throws Exception {
+        OffsetStore store = consumer.getDefaultMQPushConsumerImpl().getOffsetStore();
+        Await.until("the client's offsets at " + offset,
+            () -> queues.stream().allMatch(q -> store.readOffset(q, ReadOffsetType.READ_FROM_MEMORY) == offset));
     }
 
     /** Shuts down what is still running, last started first. Shutting one down twice does nothing. */

@@ -73,6 +73,7 @@ class RebalanceTest {
         assertEquals(160, inboxA.size() + inboxB.size(), "each message once");
         assertEquals(80, inboxA.size(), "messages in four of eight queues");
 
+        Clients.awaitOffsets(b, queues.stream().filter(q -> ConsumerProcess.queues(b, topic).contains(q.getQueueId())).toList(), 20);
         b.shutdown();
         Await.until("the other member having all queues", () -> ConsumerProcess.queues(a, topic).equals(ALL),
             () -> ConsumerProcess.queues(a, topic).toString());

@@ -184,6 +184,7 @@ class RestartTest {
             Inbox before = new Inbox();
             DefaultMQPushConsumer first = clients.push(group, topic, "*", before);
             before.awaitCount("what was sent first", 300);
+            Clients.awaitOffsets(first, queues, 75);
             for (int i = 0; i < 100; i++) {
                 Message m = new Message(topic, "Tag", "second-" + i, new byte[10]);
                 m.setDelayTimeLevel(2);
