@@ -179,20 +179,33 @@ type syncError struct{ err error }
 func (e *syncError) Error() string { return "sync of the commit log: " + e.err.Error() }
 func (e *syncError) Unwrap() error { return e.err }
 
+// syncFailure returns what a failed sync answered, nil when err is none.
+func syncFailure(err error) error {
+	var bad *syncError
+	if errors.As(err, &bad) {
+		return bad.err
+	}
+	return nil
+}
+
 // openTail opens the tail segment for syncs, in place of the one before.
 func (c *commitLog) openTail() error {
-	list := c.segs.snapshot()
-	f, err := c.fs.OpenFile(list[len(list)-1].path, os.O_RDWR, 0)
+	f, err := c.fs.OpenFile(c.segs.last().path, os.O_RDWR, 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.tail != nil {
-		c.releaseTailLocked(c.tail)
-		c.tail = nil
-	}
+	c.dropTailLocked()
 	if err == nil {
 		c.tail = &tailFile{File: f, refs: 1}
 	}
 	return err
+}
+
+// dropTailLocked forgets the tail; a sync in hand keeps the file open.
+func (c *commitLog) dropTailLocked() {
+	if c.tail != nil {
+		c.releaseTailLocked(c.tail)
+		c.tail = nil
+	}
 }
 
 func (c *commitLog) releaseTailLocked(t *tailFile) {
@@ -284,13 +297,9 @@ func (c *commitLog) recover(cause error) error {
 		c.wal = nil
 	}
 	c.mu.Lock()
-	if c.tail != nil {
-		c.releaseTailLocked(c.tail)
-		c.tail = nil
-	}
-	var bad *syncError
-	if errors.As(cause, &bad) && c.failed == nil {
-		c.failed = bad.err
+	c.dropTailLocked()
+	if c.failed == nil {
+		c.failed = syncFailure(cause)
 	}
 	rewrite := c.failed != nil
 	recent, synced := c.recent, c.synced
@@ -325,21 +334,19 @@ func (c *commitLog) recover(cause error) error {
 // cutBack shortens the log to end and syncs that, so that what was refused
 // cannot come back. A failing sync turns it into a case for rewriteRecent.
 func (c *commitLog) cutBack(end position) ([]segment, error) {
-	list := c.segs.snapshot()
-	if err := c.removeSegmentsAfter(list[len(list)-1].first); err != nil {
+	seg := c.segs.last()
+	if err := c.removeSegmentsAfter(seg.first); err != nil {
 		return nil, err
 	}
-	seg := list[len(list)-1]
 	if err := c.truncate(seg.path, end.address-seg.base); err != nil {
-		var bad *syncError
-		if errors.As(err, &bad) {
+		if failed := syncFailure(err); failed != nil {
 			c.mu.Lock()
-			c.failed = bad.err
+			c.failed = failed
 			c.mu.Unlock()
 		}
 		return nil, err
 	}
-	return list, nil
+	return c.segs.snapshot(), nil
 }
 
 // truncate cuts a segment file to size bytes and syncs it and its name.
@@ -398,8 +405,7 @@ func (c *commitLog) rewriteRecent(synced position, recent []byte) ([]segment, er
 		// Its bytes below are durable already; whether the cut is does not
 		// matter, since a segment ends where the next one begins.
 		err := c.truncate(list[n-1].path, synced.address-list[n-1].base)
-		var bad *syncError
-		if err != nil && !errors.As(err, &bad) {
+		if err != nil && syncFailure(err) == nil {
 			return nil, err
 		}
 	}
@@ -431,8 +437,7 @@ func (c *commitLog) reopenWAL() error {
 		w.Close()
 		return err
 	}
-	list := c.segs.snapshot()
-	c.segBytes = c.end.address - list[len(list)-1].base
+	c.segBytes = c.end.address - c.segs.last().base
 	c.epoch, c.wal = epoch, w
 	return nil
 }
@@ -445,10 +450,7 @@ func (c *commitLog) close() error {
 		c.wal = nil
 	}
 	c.mu.Lock()
-	if c.tail != nil {
-		c.releaseTailLocked(c.tail)
-		c.tail = nil
-	}
+	c.dropTailLocked()
 	c.mu.Unlock()
 	c.segs.files.close()
 	return errors.Join(errs...)

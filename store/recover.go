@@ -170,18 +170,27 @@ func (r *recovery) readBase(s segment) (int64, bool, error) {
 	if r.buf, err = readFile(r.log.fs, s.path, r.buf); err != nil {
 		return 0, false, err
 	}
-	for at := 0; ; at++ {
-		rec, h, ok := nextMagic(r.buf, at)
-		if !ok {
-			return 0, false, nil
+	h, start, ok := findWhole(r.buf, 0, func(h *header, start int64) bool {
+		return start >= 0 && h.index >= s.first && h.address >= start
+	})
+	return h.address - start, ok, nil
+}
+
+// findWhole finds the first whole record of b, from byte at on, that accept
+// takes; it is given the header and the byte where the record's entry begins.
+// The checksum is verified last.
+func findWhole(b []byte, at int, accept func(h *header, start int64) bool) (h header, start int64, ok bool) {
+	for ; ; at++ {
+		if at, h, ok = nextMagic(b, at); !ok {
+			return header{}, 0, false
 		}
-		start := rec - uvarintLen(uint64(h.length))
-		if start >= 0 && h.index >= s.first && h.address >= int64(start) {
-			if _, _, _, err := decodeEntry(r.buf[start:]); err == nil {
-				return h.address - int64(start), true, nil
-			}
+		start = int64(at - uvarintLen(uint64(h.length)))
+		if !accept(&h, start) {
+			continue
 		}
-		at = rec
+		if _, _, _, err := decodeEntry(b[start:]); err == nil {
+			return h, start, true
+		}
 	}
 }
 
@@ -284,21 +293,11 @@ func (r *recovery) take(h *header, payload []byte) error {
 // magic, checksum, own address and an index that leaves each missing record
 // at least a byte.
 func (r *recovery) resync(b []byte, pos int64, seg segment) (position, bool) {
-	for at := int(pos); ; at++ {
-		rec, h, ok := nextMagic(b, at)
-		if !ok {
-			return position{}, false
-		}
-		at = rec
-		start := int64(rec - uvarintLen(uint64(h.length)))
-		if start < pos || h.address != seg.base+start || h.index <= r.want.index || h.epoch < r.epoch ||
-			h.index-r.want.index > uint64(h.address-r.want.address) {
-			continue
-		}
-		if _, _, _, err := decodeEntry(b[start:]); err == nil {
-			return position{h.index, h.address}, true
-		}
-	}
+	h, _, ok := findWhole(b, int(pos), func(h *header, start int64) bool {
+		return start >= pos && h.address == seg.base+start && h.index > r.want.index && h.epoch >= r.epoch &&
+			h.index-r.want.index <= uint64(h.address-r.want.address)
+	})
+	return position{h.index, h.address}, ok
 }
 
 // tailDamage reports bytes behind a segment's last whole record.

@@ -72,6 +72,13 @@ func (s *segments) set(list []segment) {
 	s.files.close()
 }
 
+// last returns the tail segment; the table is never empty once the log is open.
+func (s *segments) last() segment {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.list[len(s.list)-1]
+}
+
 func (s *segments) snapshot() []segment {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

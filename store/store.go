@@ -35,10 +35,9 @@ type Store struct {
 	writer     *writer
 	damage     onceSet
 
-	replaying  bool         // until Open returns
-	damages    []Damage     // found by Open
-	visible    atomic.Int64 // address up to which records may be read
-	arrivalBuf []Arrival    // the writer's own
+	replaying bool         // until Open returns
+	damages   []Damage     // found by Open
+	visible   atomic.Int64 // address up to which records may be read
 
 	checkpointMu sync.Mutex
 	saved        atomic.Uint64 // index of the last checkpoint

@@ -46,6 +46,7 @@ type writer struct {
 	touched  []*queue
 	heads    []*level
 	arrivals []arriving
+	told     []Arrival // what OnArrive is given
 }
 
 type refusal struct{ err error }
@@ -346,12 +347,12 @@ func (w *writer) judgeStep(m *Message, st *staged) error {
 
 // place gives a message its number in its queue or level.
 func (w *writer) place(m *Message, st *staged, nowNs int64) *queue {
-	q := (*queue)(nil)
+	var q *queue
 	if m.Delay > 0 && !m.Step {
 		l := w.s.queues.level(m.Delay.Milliseconds())
 		q = l.q
 		st.level = l
-		st.h.delayMs = l.delayMs
+		st.h.delayMs, st.h.entry = l.delayMs, q.assigned
 		// Rounded up: never due before the very instant of the send + delay.
 		st.h.dueUs = (nowNs+999)/1000 + l.delayMs*1000
 		m.Appended.DueUs = st.h.dueUs
@@ -362,9 +363,6 @@ func (w *writer) place(m *Message, st *staged, nowNs int64) *queue {
 		w.touched = append(w.touched, q)
 	}
 	m.Appended.QueueOffset = q.assigned
-	if m.Delay > 0 && !m.Step {
-		st.h.entry = q.assigned
-	}
 	q.assigned++
 	return q
 }
@@ -394,13 +392,12 @@ func (w *writer) dispatch() {
 		}
 	}
 	w.s.visible.Store(w.log.end.address)
-	if n := len(w.arrivals); n > 0 && w.s.opts.OnArrive != nil {
-		out := w.s.arrivalBuf[:0]
+	if len(w.arrivals) > 0 && w.s.opts.OnArrive != nil {
+		w.told = w.told[:0]
 		for i := range w.arrivals {
-			out = append(out, w.arrivals[i].a)
+			w.told = append(w.told, w.arrivals[i].a)
 		}
-		w.s.opts.OnArrive(out)
-		w.s.arrivalBuf = out
+		w.s.opts.OnArrive(w.told)
 	}
 	if w.s.opts.OnPending != nil {
 		for _, p := range woken {
