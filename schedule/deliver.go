@@ -104,7 +104,7 @@ func (s *Scheduler) undeliverable(properties string, why error) (string, error) 
 	reason := why.Error()
 	// The schedule's own DELAY entry gives way; it is no longer needed.
 	p := message.AppendProperty([]byte(message.RemoveProperties(properties, message.PropertyDelay)), PropertyReason, reason[:min(len(reason), maxReason)])
-	if len(p) > MaxProperties {
+	if len(p) > message.MaxProperties {
 		return properties, nil // no room: the topic alone tells
 	}
 	return string(p), nil

@@ -10,10 +10,6 @@ import (
 	"github.com/tidemq/tidemq/store"
 )
 
-// MaxProperties is the longest property string of a stored message: its length
-// is a signed 16-bit number in RocketMQ's layout.
-const MaxProperties = 32767
-
 // Errors about what a sender asks for.
 var (
 	// ErrBadDelay: a DELAY property that is not a whole number.
@@ -47,9 +43,9 @@ func (l Levels) Pending(dst []byte, m *message.Message, level int) (store.Messag
 	p := *m
 	p.Topic, p.QueueID = message.ScheduleTopic, QueueID(level)
 	p.Properties = pendingProperties(m, level)
-	if len(p.Properties) > MaxProperties {
+	if len(p.Properties) > message.MaxProperties {
 		return store.Message{}, fmt.Errorf("%w: %d bytes with %s and %s, at most %d", ErrPropertiesTooLong, len(p.Properties),
-			message.PropertyRealTopic, message.PropertyRealQueueID, MaxProperties)
+			message.PropertyRealTopic, message.PropertyRealQueueID, message.MaxProperties)
 	}
 	at := len(dst)
 	dst, err := message.AppendRecord(dst, &p)

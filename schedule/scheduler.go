@@ -272,7 +272,7 @@ func (s *Scheduler) collect() (closing bool) {
 }
 
 func (s *Scheduler) makeReady(l *levelTimer) {
-	if l.where == inTimers && l.index >= 0 {
+	if l.where == inTimers {
 		heap.Remove(&s.timers, l.index)
 	}
 	if l.where != inReady {
@@ -410,7 +410,7 @@ func (s *Scheduler) land(f *flight) {
 	default:
 		l.failed = true
 		s.logger.Error("due messages cannot be stored; trying again", "level", FormatLength(l.delay), "error", err)
-		l.pause = min(max(2*l.pause, backOffMin), backOffMax)
+		l.lengthenPause()
 	}
 	if l.failed {
 		if l.flights > 0 {
@@ -431,9 +431,11 @@ func (s *Scheduler) land(f *flight) {
 
 // backOff tries a level again after a while.
 func (s *Scheduler) backOff(l *levelTimer) {
-	l.pause = min(max(2*l.pause, backOffMin), backOffMax)
+	l.lengthenPause()
 	s.sleepFor(l, l.pause)
 }
+
+func (l *levelTimer) lengthenPause() { l.pause = min(max(2*l.pause, backOffMin), backOffMax) }
 
 func (s *Scheduler) sleepFor(l *levelTimer, d time.Duration) {
 	if l.where == inTimers {
