@@ -30,6 +30,14 @@ func topicQueue(f remoting.Fields) (topic string, queue int32, err error) {
 	return
 }
 
+// namedQueue reads the topic and queue of a request; both must exist.
+func (b *Broker) namedQueue(f remoting.Fields) (topic string, queue int32, err error) {
+	if topic, queue, err = topicQueue(f); err == nil {
+		_, err = b.existingQueue(topic, queue)
+	}
+	return topic, queue, err
+}
+
 // existingQueue checks that a queue may be asked for, and returns its topic.
 func (b *Broker) existingQueue(topic string, queue int32) (*store.Topic, error) {
 	t := b.tables.readable(topic)
@@ -182,11 +190,8 @@ func searchOffset(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 
 // maxOffset serves GET_MAX_OFFSET: one past the last entry.
 func maxOffset(b *Broker, c *conn, req *remoting.Command, _ bool) error {
-	topic, queue, err := topicQueue(req.Fields)
+	topic, queue, err := b.namedQueue(req.Fields)
 	if err != nil {
-		return err
-	}
-	if _, err := b.existingQueue(topic, queue); err != nil {
 		return err
 	}
 	_, end, _ := b.store.Offsets(topic, queue)
@@ -196,11 +201,8 @@ func maxOffset(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 
 // minOffset serves GET_MIN_OFFSET: the first entry.
 func minOffset(b *Broker, c *conn, req *remoting.Command, _ bool) error {
-	topic, queue, err := topicQueue(req.Fields)
+	topic, queue, err := b.namedQueue(req.Fields)
 	if err != nil {
-		return err
-	}
-	if _, err := b.existingQueue(topic, queue); err != nil {
 		return err
 	}
 	begin, _, _ := b.store.Offsets(topic, queue)
@@ -210,11 +212,8 @@ func minOffset(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 
 // earliestStoreTime serves GET_EARLIEST_MSG_STORETIME; -1 for an empty queue.
 func earliestStoreTime(b *Broker, c *conn, req *remoting.Command, _ bool) error {
-	topic, queue, err := topicQueue(req.Fields)
+	topic, queue, err := b.namedQueue(req.Fields)
 	if err != nil {
-		return err
-	}
-	if _, err := b.existingQueue(topic, queue); err != nil {
 		return err
 	}
 	ms, err := b.store.EarliestStoreTime(topic, queue)
