@@ -69,9 +69,6 @@ func (v View) StoreTime() int64 { return int64(be64(v, storeTimeAt(v))) }
 // ReconsumeTimes returns how often the message was sent back.
 func (v View) ReconsumeTimes() int32 { return int32(be32(v, v.bodyAt()-16)) }
 
-// PreparedTransactionOffset returns the offset of the prepared message.
-func (v View) PreparedTransactionOffset() int64 { return int64(be64(v, v.bodyAt()-12)) }
-
 // Body returns the body; it borrows from the record.
 func (v View) Body() []byte {
 	at := v.bodyAt()
