@@ -21,6 +21,9 @@ import (
 	"testing"
 	"time"
 
+	// The broker is built and run as a process; by this import the test counts
+	// as changed, and is not answered from the cache, when the broker changes.
+	_ "github.com/tidemq/tidemq/broker"
 	"github.com/tidemq/tidemq/client"
 )
 
