@@ -59,7 +59,8 @@ type Broker struct {
 	registry  registry
 	locks     queueLocks
 	resets    resets
-	sends     budget // bytes of sends in the store's hands
+	sends     budget         // bytes of sends in the store's hands
+	lock      *store.DirLock // of the directory, until the store has it
 	store     *store.Store
 	tables    *tables
 	scheduler *schedule.Scheduler
@@ -92,11 +93,12 @@ func New(opts Options) (*Broker, error) {
 	return b, nil
 }
 
-// Start binds the addresses, opens the store and serves. While the store is
-// loading, every request is answered with code 14 (service not available).
-// When Start returns nil all is served; when it returns an error nothing is
-// left running or open, and the broker cannot be started again. ctx ends
-// waiting for name resolution; it does not stop a broker that runs.
+// Start locks the directory, binds the addresses, opens the store and serves.
+// While the store is loading, every request is answered with code 14 (service
+// not available). When Start returns nil all is served; when it returns an
+// error nothing is left running or open, and the broker cannot be started
+// again. ctx ends waiting for name resolution; it does not stop a broker that
+// runs.
 //
 // Errors: ErrStarted, ErrClosed, ErrDirInUse (another process holds the
 // directory), or what the network or file system answered.
@@ -121,6 +123,11 @@ func (b *Broker) start(ctx context.Context) error {
 	if b.advertise, _, err = b.opts.advertised(ctx); err != nil {
 		return err
 	}
+	// Before the ports: a second broker with the same settings is told that
+	// the directory is in use, which is what it has to do something about.
+	if b.lock, err = store.LockDir(b.opts.Dir); err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
 	if err = b.server.listen(b.opts.Listen); err != nil {
 		return err
 	}
@@ -143,6 +150,7 @@ func (b *Broker) start(ctx context.Context) error {
 func (b *Broker) openStore() error {
 	opts := store.Options{
 		Dir:           b.opts.Dir,
+		Lock:          b.lock,
 		FlushInterval: b.opts.FlushInterval,
 		Now:           b.opts.Now,
 		Logger:        b.log,
@@ -161,6 +169,7 @@ func (b *Broker) openStore() error {
 		OffsetFile: filepath.Join(b.opts.Dir, "config", "delayOffset.json"),
 	})
 	opts.OnPending = scheduler.Wake
+	b.lock = nil // the store's from now on
 	s, err := store.Open(opts)
 	if err != nil {
 		return fmt.Errorf("broker: %w", err)
@@ -239,6 +248,9 @@ func (b *Broker) shutDown() error {
 	// directory. It answers what still waits in it.
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
+	}
+	if b.lock != nil { // a start that did not come as far as the store
+		errs = append(errs, b.lock.Close())
 	}
 	// Peers that do not take their answers are not waited for.
 	if !b.server.waitFor(closeGrace) {

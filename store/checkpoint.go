@@ -226,7 +226,7 @@ func (s *Store) saveCheckpoint(c *checkpoint, queues []*queue) error {
 
 // syncFileSystem makes everything on the data directory's file system durable.
 func (s *Store) syncFileSystem() error {
-	return unix.Syncfs(int(s.lock.Fd()))
+	return unix.Syncfs(int(s.lock.f.Fd()))
 }
 
 // checkpointLoop makes a checkpoint each CheckpointInterval in which something

@@ -44,6 +44,9 @@ type Arrival struct {
 type Options struct {
 	// Dir is the data directory, created when missing. One process at a time.
 	Dir string
+	// Lock is Dir's lock when LockDir has taken it before. Open takes it over,
+	// and releases it when it fails. Nil: Open locks.
+	Lock *DirLock
 	// Flush is the flush mode; SyncFlush by default.
 	Flush FlushMode
 	// FlushInterval bounds the age of unsynced bytes in AsyncFlush; 500 ms by

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/tidemq/tidemq/internal/vfs"
@@ -24,7 +22,7 @@ type Store struct {
 	opts       Options
 	fs         vfs.FS
 	logger     *slog.Logger
-	lock       *os.File
+	lock       *DirLock
 	log        *commitLog
 	segs       *segments
 	queueFiles *queueFiles
@@ -61,15 +59,15 @@ type Store struct {
 // is repaired and reported (Damages), never an error.
 func Open(opts Options) (*Store, error) {
 	opts = opts.withDefaults()
-	if opts.Dir == "" {
-		return nil, errors.New("store: no data directory given")
-	}
-	if err := opts.FS.MkdirAll(opts.Dir, 0o750); err != nil {
-		return nil, err
-	}
-	lock, err := lockDir(opts.Dir)
-	if err != nil {
-		return nil, err
+	lock := opts.Lock
+	if lock == nil {
+		if opts.Dir == "" {
+			return nil, errors.New("store: no data directory given")
+		}
+		var err error
+		if lock, err = LockDir(opts.Dir); err != nil {
+			return nil, err
+		}
 	}
 	s := newStore(opts, lock)
 	if err := s.load(); err != nil {
@@ -88,7 +86,7 @@ func Open(opts Options) (*Store, error) {
 	return s, nil
 }
 
-func newStore(opts Options, lock *os.File) *Store {
+func newStore(opts Options, lock *DirLock) *Store {
 	logDir := filepath.Join(opts.Dir, "commitlog")
 	s := &Store{
 		opts: opts, fs: opts.FS, logger: opts.Logger, lock: lock,
@@ -116,23 +114,6 @@ func (s *Store) forget() {
 	s.tables = newTables()
 	s.offsets = newOffsetTable()
 	s.clock = &clock{wall: s.opts.Now}
-}
-
-// lockDir takes the directory's lock. The lock is the kernel's and goes with
-// the process, so that a kill leaves nothing behind.
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o640)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: %s", ErrLocked, dir)
-		}
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
-	}
-	return f, nil
 }
 
 // load brings log and derived state into agreement.

@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -151,11 +153,46 @@ func TestDeletedTopic(t *testing.T) {
 
 func TestSecondProcessIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	openTest(t, testOptions(dir))
-	_, err := Open(testOptions(dir))
-	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) {
-		t.Fatalf("second Open: %v, want ErrLocked naming %s", err, dir)
+	holder := fmt.Sprintf("process %d", os.Getpid())
+	refused := func(when string) {
+		t.Helper()
+		_, err := Open(testOptions(dir))
+		if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), holder) {
+			t.Errorf("%s: second Open: %v, want ErrLocked naming %s and %s", when, err, dir, holder)
+		}
 	}
+	s := openTest(t, testOptions(dir))
+	refused("by Open")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	lock, err := LockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("by LockDir")
+	opts := testOptions(dir)
+	opts.Lock = lock
+	s = openTest(t, opts)
+	refused("by LockDir, then Open")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	// An Open that fails releases the lock it was given.
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if opts.Lock, err = LockDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	opts.Dir = file
+	if _, err := Open(opts); err == nil {
+		t.Fatal("a store was opened in a file")
+	}
+	openTest(t, testOptions(dir))
 }
 
 func TestOffsetByTime(t *testing.T) {
