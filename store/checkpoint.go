@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // A checkpoint says up to where log, queue files and tables are durable
@@ -198,10 +196,14 @@ func (s *Store) saveCheckpoint(c *checkpoint, queues []*queue) error {
 		}
 		q.release()
 	}
+	able := false
 	if len(dirty) > syncOneByOne {
-		if err := s.syncFileSystem(); err != nil {
+		var err error
+		if able, err = s.syncFileSystem(); err != nil {
 			return err
 		}
+	}
+	if able {
 		for _, q := range dirty {
 			q.synced()
 		}
@@ -222,11 +224,6 @@ func (s *Store) saveCheckpoint(c *checkpoint, queues []*queue) error {
 	s.saved.Store(c.Index)
 	s.savedAddress.Store(c.Address)
 	return nil
-}
-
-// syncFileSystem makes everything on the data directory's file system durable.
-func (s *Store) syncFileSystem() error {
-	return unix.Syncfs(int(s.lock.f.Fd()))
 }
 
 // checkpointLoop makes a checkpoint each CheckpointInterval in which something
