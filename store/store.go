@@ -76,6 +76,9 @@ func Open(opts Options) (*Store, error) {
 		lock.Close()
 		return nil, fmt.Errorf("open store %s: %w", opts.Dir, err)
 	}
+	// Before the first send: one taken now would use up the reserve that keeps
+	// deliveries going.
+	s.lookAtSpace()
 	s.writes.Go(s.writer.run)
 	s.loops.Go(s.offsetLoop)
 	s.loops.Go(s.checkpointLoop)
