@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemq/tidemq/internal/message"
 	"github.com/tidemq/tidemq/internal/remoting"
+	"github.com/tidemq/tidemq/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,7 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // shortLevels is a table that tests can wait for.
 const shortLevels = "1s 2s 3s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h 1d"
 
-// startBroker runs a broker on a free port until the test ends.
+// startBroker runs a broker on a free port until the test ends; what it has
+// stored is checked then.
 func startBroker(t *testing.T, tune func(*Options)) *Broker {
 	t.Helper()
 	var b *Broker
@@ -54,6 +56,7 @@ func startBrokerIn(t *testing.T, to **Broker, tune func(*Options)) {
 		if err := b.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
+		storetest.Check(t, opts.Dir)
 	})
 }
 

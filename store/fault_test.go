@@ -248,7 +248,7 @@ func tryDeliver(t testing.TB, s *Store, delay time.Duration) {
 			t.Errorf("entry %d: %v", d.Entry, d.Err)
 			return
 		}
-		ms = append(ms, Message{Topic: "d", Step: true, Record: record(t, "d", 0, string(message.View(d.Record).Body())),
+		ms = append(ms, Message{Topic: "d", Step: true, Record: record(t, "d", 0, string(message.View(d.Record).Body())), TagsCode: message.TagsCode("a"),
 			Origin: Origin{Delay: delay, Entry: d.Entry, Identity: d.Address, DueUs: d.DueUs}})
 	}
 	if _, err := put(s, ms...); err != nil {

@@ -29,8 +29,29 @@ func testOptions(dir string) Options {
 	return Options{Dir: dir, Logger: quiet(), SegmentBytes: 64 << 10, MinFreeBytes: -1, FS: vfs.NoSync{FS: vfs.OS}}
 }
 
-// openTest opens a store that is closed and checked when the test ends.
+// openTest opens a store that is closed and checked when the test ends, as
+// storetest.Open does for the tests of other packages.
 func openTest(t *testing.T, opts Options) *Store {
+	t.Helper()
+	s := openUnchecked(t, opts)
+	t.Cleanup(func() {
+		_ = s.Close() // openUnchecked tells what it answers
+		r, err := check(opts.Dir, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Err(); err != nil && len(s.Damages()) == 0 {
+			t.Errorf("the closed store is not in order:\n%v", err)
+		}
+		if r.Next > 1 && r.Checkpoint != r.Next {
+			t.Errorf("the closed store's checkpoint is at index %d, its log ends before %d", r.Checkpoint, r.Next)
+		}
+	})
+	return s
+}
+
+// openUnchecked is openTest for a store whose files the test has damaged.
+func openUnchecked(t *testing.T, opts Options) *Store {
 	t.Helper()
 	s, err := Open(opts)
 	if err != nil {
@@ -143,7 +164,7 @@ func deliver(t testing.TB, s *Store, delay time.Duration, topic string, nowUs in
 		for _, d := range b.Items[:min(len(b.Items), n-done)] {
 			m := Message{Topic: topic, Step: true, Origin: Origin{Delay: delay, Entry: d.Entry, Identity: d.Address, DueUs: d.DueUs}}
 			if d.Err == nil {
-				m.Record = record(t, topic, 0, string(message.View(d.Record).Body()))
+				m.Record, m.TagsCode = record(t, topic, 0, string(message.View(d.Record).Body())), message.TagsCode("a")
 			} else {
 				m.Reason = d.Err.Error()
 			}

@@ -437,7 +437,7 @@ func TestCheckpointSavesReplay(t *testing.T) {
 	if err := os.WriteFile(files[0], make([]byte, 100), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	s := openTest(t, testOptions(dir))
+	s := openUnchecked(t, testOptions(dir))
 	if len(s.Damages()) != 0 {
 		t.Errorf("a start read a segment before the checkpoint: %+v", s.Damages())
 	}
