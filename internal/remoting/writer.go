@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -78,7 +79,9 @@ type part struct {
 }
 
 // NewWriter starts a Writer on conn. When writing fails, or the peer is too
-// slow, it closes conn, so that the goroutine that reads there ends too.
+// slow, it closes conn, so that the goroutine that reads there ends too. It
+// does not when the peer is gone ([PeerGone]): that goroutine then reads what
+// the peer had sent before, and the end behind it.
 func NewWriter(conn net.Conn, opts WriterOptions) *Writer {
 	if opts.MaxQueued <= 0 {
 		opts.MaxQueued = defaultMaxQueued
@@ -100,7 +103,7 @@ func NewWriter(conn net.Conn, opts WriterOptions) *Writer {
 // Bodies of 4 KiB and more is written later from where it is, and must not be
 // changed until c.Done is called. Errors: one wrapping [ErrEncode], and nothing
 // else happened; [ErrWriterClosed]; one wrapping [ErrSlowPeer] or the
-// connection's own, after which the connection is closed.
+// connection's own, after which the connection is closed or at its end.
 func (w *Writer) Write(c *Command) error {
 	queued, err := w.enqueue(c)
 	if !queued && c.Done != nil {
@@ -198,6 +201,12 @@ func (w *Writer) Close() error {
 	return w.err
 }
 
+// PeerGone reports whether err says that the peer has closed or lost the
+// connection. What it sent before can still be read.
+func PeerGone(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+}
+
 // failLocked ends the Writer with err and closes the connection. What is
 // queued is left to the flusher, which calls its Done.
 func (w *Writer) failLocked(err error) {
@@ -205,7 +214,9 @@ func (w *Writer) failLocked(err error) {
 		return
 	}
 	w.err = err
-	w.conn.Close()
+	if !PeerGone(err) {
+		w.conn.Close()
+	}
 	w.wake.Signal()
 	w.room.Broadcast()
 }
