@@ -5,8 +5,10 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/tidemq/tidemq/internal/remoting"
@@ -22,6 +24,9 @@ const (
 	// keepScratch is the largest body whose memory a connection keeps for its
 	// next request.
 	keepScratch = 256 << 10
+	// maxArrived bounds what is still read of a connection when the broker
+	// closes, so that a client that goes on sending does not hold it up.
+	maxArrived = 4 << 20
 )
 
 // conn is one client's connection. Its goroutines: serve, which reads requests
@@ -110,15 +115,13 @@ func (c *conn) serve() {
 // read serves requests; it returns why it ended.
 func (c *conn) read() error {
 	for {
-		// A peer that does not read its answers is not read either.
-		if err := c.writer.Throttle(); err != nil {
+		// A peer that does not read its answers is not read either. What one
+		// that is gone sent before still counts.
+		if err := c.writer.Throttle(); err != nil && !remoting.PeerGone(err) {
 			return err
 		}
 		c.gate.room()
 		c.in.begin(c.reader.Buffered() > 0)
-		if c.in.closing.Load() {
-			return errClosing
-		}
 		req, err := c.reader.ReadInto(c.scratch)
 		if err != nil {
 			if c.in.closing.Load() {
@@ -144,7 +147,8 @@ func (c *conn) read() error {
 // keep lets the request in hand outlive its handler.
 func (c *conn) keep() { c.scratch = new(remoting.Scratch) }
 
-// stopReading makes serve end after the request it has in hand.
+// stopReading makes serve end after the requests that have arrived: a client
+// that committed and hung up waits for no answer and tells nobody again.
 func (c *conn) stopReading() {
 	c.in.closing.Store(true)
 	c.nc.SetReadDeadline(time.Unix(1, 0))
@@ -292,7 +296,8 @@ var errFrameTimeout = errors.New("frame not ended in time")
 
 // timedReader puts deadlines on a connection's reads: idle for the first byte
 // of a frame, frameTimeout from there to its last, so that bytes that trickle
-// do not keep half a frame alive.
+// do not keep half a frame alive. Once closing is set it reads what has arrived
+// and then ends with errClosing.
 type timedReader struct {
 	nc      net.Conn
 	idle    time.Duration
@@ -301,6 +306,7 @@ type timedReader struct {
 	inFrame bool
 	frameBy time.Time // when the frame must be complete
 	set     time.Time // deadline in force
+	arrived int       // bytes read since closing
 }
 
 // begin says that a frame is awaited, whose first bytes may be at hand.
@@ -328,9 +334,12 @@ func (t *timedReader) Read(p []byte) (int, error) {
 		t.set = want
 	}
 	if t.closing.Load() { // after the deadline was moved, or stopReading's would be lost
-		return 0, errClosing
+		return t.readArrived(p)
 	}
 	n, err := t.nc.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) && t.closing.Load() {
+		return t.readArrived(p)
+	}
 	if n > 0 && !t.inFrame {
 		t.inFrame = true
 		t.frameBy = time.Time{}
@@ -340,4 +349,35 @@ func (t *timedReader) Read(p []byte) (int, error) {
 		err = errFrameTimeout
 	}
 	return n, err
+}
+
+// readArrived reads what the connection has received, and never waits. It asks
+// the descriptor itself, as a deadline in the past, which is what ends a wait,
+// keeps the connection's Read from looking.
+func (t *timedReader) readArrived(p []byte) (n int, err error) {
+	tcp, ok := t.nc.(syscall.Conn)
+	if !ok || t.arrived >= maxArrived {
+		return 0, errClosing
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var readErr error
+	err = raw.Control(func(fd uintptr) {
+		for {
+			n, readErr = syscall.Read(int(fd), p)
+			if readErr != syscall.EINTR {
+				return
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case readErr != nil || n <= 0: // nothing there, the peer hung up, or the connection is broken
+		return 0, errClosing
+	}
+	t.arrived += n
+	return n, nil
 }

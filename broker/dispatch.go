@@ -31,6 +31,9 @@ type handler struct {
 	// ordered: a send. Those of one connection reach the store in the order
 	// they came, also when an earlier one has to wait.
 	ordered bool
+	// late: served while the broker closes too, for as long as what arrived
+	// before is read.
+	late bool
 }
 
 // dispatch serves a request. It returns once the next may be read.
@@ -42,7 +45,7 @@ func (b *Broker) dispatch(c *conn, req *remoting.Command) {
 	case !known:
 		b.finish(c, req, size, refuse(remoting.RequestCodeNotSupported, "request type %d not supported", req.Code))
 		return
-	case b.state.Load() != stateRunning:
+	case !b.serves(h):
 		b.finish(c, req, size, b.notRunning())
 		return
 	case h.ordered:
@@ -66,6 +69,17 @@ func (b *Broker) dispatch(c *conn, req *remoting.Command) {
 	} else {
 		c.work.Go(func() { b.finish(c, req, size, h.serve(b, c, req, true)) })
 	}
+}
+
+// serves reports whether requests of a kind are served now.
+func (b *Broker) serves(h handler) bool {
+	switch b.state.Load() {
+	case stateRunning:
+		return true
+	case stateClosing:
+		return h.late && b.tables != nil // nil: it never ran
+	}
+	return false
 }
 
 // finish answers an error and leaves the gate, unless the answer comes later.

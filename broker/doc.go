@@ -41,6 +41,10 @@
 // in its queue that its filter may want, its time is over, its connection ends
 // or the broker closes.
 //
+// A broker that closes reads what has arrived on its connections and no more:
+// offsets are noted, as clients leave them by one-way requests and hang up,
+// everything else is refused with 14.
+//
 // # Request codes
 //
 // The names are RocketMQ's; handlers.go has the table itself.
