@@ -31,8 +31,8 @@ const (
 
 // conn is one client's connection. Its goroutines: serve, which reads requests
 // and runs those that need not wait; the Writer's; one per request that waits
-// for the disk (apart); sendLane's while sends wait. serve returns when all
-// have ended.
+// for the disk (apart); sendLane's while sends or commits wait. serve returns
+// when all have ended.
 type conn struct {
 	b      *Broker
 	nc     net.Conn

@@ -28,8 +28,9 @@ type handler struct {
 	// borrows: serve copies what it keeps of the request, whose memory the
 	// connection then uses for the next one. For what comes most often.
 	borrows bool
-	// ordered: a send. Those of one connection reach the store in the order
-	// they came, also when an earlier one has to wait.
+	// ordered: a send or a commit. Those of one connection reach the store in
+	// the order they came, also when an earlier one has to wait: for its topic
+	// or group to be created.
 	ordered bool
 	// late: served while the broker closes too, for as long as what arrived
 	// before is read.
@@ -106,8 +107,8 @@ func (c *conn) replyError(req *remoting.Command, err error) {
 	c.reply(req, resp)
 }
 
-// sendLane serves a connection's sends in order while one of them waits. Its
-// goroutine lives as long as sends wait.
+// sendLane serves a connection's sends and commits in order while one of them
+// waits. Its goroutine lives as long as they wait.
 type sendLane struct {
 	// busy: sends must go through the lane. Set by the goroutine that reads
 	// the connection, cleared by the lane's when all before it were handed to

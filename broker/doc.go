@@ -32,9 +32,9 @@
 // apart, so that neither the connection nor the store's writer waits. A send
 // becomes a record and goes to the store's writer; the writer's callback puts
 // the answer on the connection's writer, which sends all that waits at once.
-// Answers may overtake each other; sends of one connection do not: when one
-// has to wait, because its topic is being created, those behind it wait in its
-// lane. A connection that has too much in hand, or does not take its answers,
+// Answers may overtake each other; sends and commits of one connection do not:
+// when one has to wait, because its topic or group is being created, those
+// behind it wait in its lane. A connection that has too much in hand, or does not take its answers,
 // is not read on.
 //
 // A pull that finds nothing is held (longpolling.go) until something arrives

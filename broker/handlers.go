@@ -20,7 +20,7 @@ func handlerFor(code int) (handler, bool) {
 
 	// Offsets: offset.go, reset.go.
 	case remoting.ReqUpdateConsumerOffset:
-		return handler{serve: updateOffset, borrows: true, late: true}, true
+		return handler{serve: updateOffset, borrows: true, ordered: true, late: true}, true
 	case remoting.ReqQueryConsumerOffset:
 		return handler{serve: queryOffset, borrows: true}, true
 	case remoting.ReqSearchOffsetByTimestamp:

@@ -418,3 +418,26 @@ func TestConsumeStats(t *testing.T) {
 		t.Errorf("groups of t: %s", body)
 	}
 }
+
+// TestFirstCommitsInOrder: the last of a connection's commits counts, also
+// while the first one's group is being created.
+func TestFirstCommitsInOrder(t *testing.T) {
+	const commits, groups = 50, 20
+	b := startBroker(t, nil)
+	c := dial(t, b)
+	c.createTopic("t", 1)
+	c.sendMany("t", 0, commits)
+	for n := range groups {
+		group := fmt.Sprint("g", n)
+		var last chan *remoting.Command
+		for offset := range int64(commits) {
+			last = c.start(remoting.ReqUpdateConsumerOffset, commitFields(group, "t", 0, offset+1), nil)
+		}
+		if resp := await(t, last); resp.Code != remoting.Success {
+			t.Fatal(resp)
+		}
+		if got := committed(t, c, group, "t", 0); got != commits {
+			t.Errorf("%s: committed %d, want %d", group, got, commits)
+		}
+	}
+}
