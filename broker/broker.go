@@ -165,6 +165,7 @@ func (b *Broker) openStore() error {
 	scheduler := schedule.New(schedule.Options{
 		Levels: b.levels,
 		Logger: b.log,
+		Alarm:  schedule.NewAlarm,
 		// A table for operators; the log is the truth.
 		OffsetFile: filepath.Join(b.opts.Dir, "config", "delayOffset.json"),
 	})

@@ -28,6 +28,9 @@ type Options struct {
 	Levels Levels
 	// OffsetFile is where the offset table is saved for people; "" for nowhere.
 	OffsetFile string
+	// Alarm makes what wakes the scheduler, which closes it; NewAlarm is the
+	// precise one. A timer of the Go runtime when nil, or when it fails.
+	Alarm func() (Alarm, error)
 	// Logger receives what an operator should know; slog.Default by default.
 	Logger *slog.Logger
 }
@@ -185,14 +188,14 @@ func (s *Scheduler) nowUs() int64 { return s.store.Now().UnixMicro() }
 // run delivers until Close. It sleeps until the earliest head is due, or until
 // it is told of a first entry or of a batch that is done.
 func (s *Scheduler) run() {
+	alarm := s.newAlarm()
+	defer alarm.Close()
 	now := s.nowUs()
 	for _, st := range s.store.Levels() {
 		if st.Head < st.Next {
 			s.startLevel(st, now)
 		}
 	}
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for {
 		closing := s.collect()
 		if closing {
@@ -218,14 +221,25 @@ func (s *Scheduler) run() {
 			s.wait(nil)
 			continue
 		}
-		timer.Reset(time.Duration(s.timers[0].dueUs-now) * time.Microsecond)
-		s.wait(timer.C)
+		alarm.Set(time.Duration(s.timers[0].dueUs-now) * time.Microsecond)
+		s.wait(alarm.C())
 	}
 }
 
-func (s *Scheduler) wait(timer <-chan time.Time) {
+func (s *Scheduler) newAlarm() Alarm {
+	if s.opts.Alarm != nil {
+		a, err := s.opts.Alarm()
+		if err == nil {
+			return a
+		}
+		s.logger.Warn("no precise alarm on this machine: deliveries may be a millisecond later", "error", err)
+	}
+	return newRuntimeAlarm()
+}
+
+func (s *Scheduler) wait(alarm <-chan struct{}) {
 	select {
-	case <-timer:
+	case <-alarm:
 	case <-s.wake:
 	case <-s.stop:
 	}
