@@ -6,7 +6,7 @@ FUZZTIME ?= 5s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race crash fuzz interop golden-capture bench fmt-check vet tidy-check clean
+.PHONY: help build demo test race crash fuzz interop golden-capture golden bench fmt-check vet tidy-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ interop: ## the unmodified Java and Go clients of RocketMQ against TideMQ (needs
 
 golden-capture: ## capture testdata/remoting anew from the real clients (needs java and mvn)
 	bash test/interop/capture.sh
+
+golden: ## rewrite testdata/store/golden by what the code writes: the format changes by that (docs/format.md)
+	$(GO) test ./store -run 'Format|Version' -update
 
 bench: ## Go benchmarks of the hot paths
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/... ./store ./schedule ./broker
