@@ -3,6 +3,7 @@
 
 GO ?= go
 FUZZTIME ?= 5s
+CRASHTIME ?= 170s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .DEFAULT_GOAL := help
@@ -23,8 +24,9 @@ test: ## unit, table, property and crash tests
 race: ## the same tests under the race detector
 	$(GO) test -race -timeout 340s ./...
 
-crash: ## kill -9 a real broker under load, again and again
-	$(GO) test -count=1 -timeout 170s -v ./test/crash
+# More kills, and a plan again: TIDEMQ_CRASH_KILLS=200 TIDEMQ_CRASH_SEED=… make crash CRASHTIME=10m
+crash: ## kill -9 a real broker under load, fill its disk, and account for every message
+	$(GO) test -count=1 -timeout $(CRASHTIME) -v ./test/crash
 
 fuzz: ## fuzz every decoder of foreign bytes for FUZZTIME each
 	@set -e; for pkg in $$($(GO) list ./...); do \
