@@ -488,7 +488,7 @@ func TestWriterGivesMemoryBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// A write takes until every other goroutine waits, so what is queued
 		// meanwhile is one batch.
-		w := NewWriter(&fakeConn{write: func(b []byte) (int, error) { time.Sleep(1); return len(b), nil }}, WriterOptions{})
+		w := NewWriter(&fakeConn{write: func(b []byte) (int, error) { time.Sleep(time.Nanosecond); return len(b), nil }}, WriterOptions{})
 		batch := func(frames int) {
 			t.Helper()
 			for range frames {
