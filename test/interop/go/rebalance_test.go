@@ -207,8 +207,9 @@ func TestOrderly(t *testing.T) {
 		defer mu.Unlock()
 		return total
 	}
-	// By default this client asks for locks every 20 s, and a hand-over takes it
-	// several rounds, with Apache's broker too.
+	// By default this client renews locks every 20 s. A queue that it gives to
+	// the second member it does not unlock, so that the second member has it when
+	// the lock has expired, more than a minute later, with Apache's broker too.
 	inOrder := []consumer.Option{consumer.WithConsumerOrder(true), consumer.WithRebalanceLockInterval(time.Second)}
 	newPushFunc(t, sharedAddr, group, topic, "*", handle, inOrder...)
 	leaver := newPushFunc(t, sharedAddr, group, topic, "*", handle, inOrder...)

@@ -2,12 +2,13 @@ package com.github.tidemq.interop;
 
 import java.time.Duration;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
 import java.util.function.Supplier;
 
 /** Waits for a condition; how long it took never decides a test, only that it came at all. */
 final class Await {
-    /** Far above anything a working broker needs, below the suite's own limit. */
-    static final Duration LIMIT = Duration.ofSeconds(90);
+    /** Far above anything a working broker and these clients need, below the suite's own limit. */
+    static final Duration LIMIT = Duration.ofMinutes(4);
 
     private Await() {
     }
@@ -25,6 +26,22 @@ final class Await {
 
     static void until(String what, Callable<Boolean> condition) throws Exception {
         until(what, condition, () -> "no more is known");
+    }
+
+    /** Waits for latch whatever interrupts: a client that shuts down interrupts its listeners and sends back what they had. */
+    static void uninterruptibly(CountDownLatch latch) {
+        boolean interrupted = false;
+        while (true) {
+            try {
+                latch.await();
+                break;
+            } catch (InterruptedException e) {
+                interrupted = true;
+            }
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     /** Calls again until the call does not throw: for brokers that are just coming up. */

@@ -32,6 +32,9 @@ final class Clients implements AutoCloseable {
     private static final AtomicInteger NUMBER = new AtomicInteger();
     private static final String RUN = Long.toString(ThreadLocalRandom.current().nextLong(1 << 30), 36);
 
+    /** Instead of 3 s for an answer: a busy machine must not make a client send again what the broker has. */
+    private static final int PATIENCE_MS = 60_000;
+
     private final String addr;
     private final Deque<Runnable> shutdowns = new ArrayDeque<>();
 
@@ -46,6 +49,7 @@ final class Clients implements AutoCloseable {
 
     private void configure(ClientConfig c) {
         c.setNamesrvAddr(addr);
+        c.setMqClientApiTimeout(PATIENCE_MS);
         c.setInstanceName("interop-" + ProcessHandle.current().pid() + "-" + NUMBER.incrementAndGet());
     }
 
@@ -69,6 +73,7 @@ final class Clients implements AutoCloseable {
 
     private synchronized <P extends DefaultMQProducer> P start(P p) throws MQClientException {
         configure(p);
+        p.setSendMsgTimeout(PATIENCE_MS);
         p.start();
         shutdowns.push(p::shutdown);
         return p;

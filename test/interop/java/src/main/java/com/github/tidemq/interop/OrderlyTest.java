@@ -100,6 +100,7 @@ class OrderlyTest {
         assertEquals(Set.of(), producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl()
             .lockBatchMQ(broker, request, 5_000), "queues granted to another client");
 
+        Clients.awaitOffsets(b, queues.stream().filter(q -> ConsumerProcess.queues(b, topic).contains(q.getQueueId())).toList(), 50);
         b.shutdown();
         Await.until("the other member holding all queues", () -> ConsumerProcess.queues(a, topic).size() == 4,
             () -> ConsumerProcess.queues(a, topic).toString());
