@@ -53,6 +53,7 @@ func (c *checker) compare(index uint64, address int64) {
 	}
 	compareLists(bad, "topics", s.Topics, c.tables.allTopics())
 	compareLists(bad, "groups", s.Groups, c.tables.allGroups())
+	compareLists(bad, "configuration values", s.KVs, c.tables.allKVs())
 	next := map[savedQueue]int64{}
 	for topic, queues := range c.topics {
 		for id, n := range queues {

@@ -27,6 +27,7 @@ type checkpoint struct {
 	StoreMs int64         `json:"storeMs"`
 	Topics  []Topic       `json:"topics"`
 	Groups  []Group       `json:"groups"`
+	KVs     []KVConfig    `json:"kvConfigs,omitempty"`
 	Offsets []savedOffset `json:"offsets"`
 	Queues  []savedQueue  `json:"queues"`
 	Levels  []savedLevel  `json:"levels"`
@@ -110,6 +111,9 @@ func (s *Store) restore(c *checkpoint) error {
 	for _, g := range c.Groups {
 		s.tables.groups[g.Name] = g
 	}
+	for _, kv := range c.KVs {
+		s.tables.kvs[kvKey{kv.Namespace, kv.Key}] = kv
+	}
 	for _, o := range c.Offsets {
 		s.offsets.setLocked(offsetKey{o.Group, o.Topic, o.QueueID}, o.Offset)
 	}
@@ -135,7 +139,7 @@ func (s *Store) snapshot() (*checkpoint, []*queue) {
 	c := &checkpoint{
 		Index: s.log.end.index, Address: s.log.end.address, CRC: s.log.lastCRC,
 		StoreMs: s.clock.last.Load() / int64(time.Millisecond),
-		Topics:  s.tables.allTopics(), Groups: s.tables.allGroups(),
+		Topics:  s.tables.allTopics(), Groups: s.tables.allGroups(), KVs: s.tables.allKVs(),
 	}
 	s.offsets.mu.RLock()
 	for group, topics := range s.offsets.all {

@@ -39,7 +39,7 @@ func (c *checker) table(h *header, payload []byte) {
 		return
 	}
 	set := 0
-	for _, is := range []bool{t.PutTopic != nil, t.DeleteTopic != "", t.PutGroup != nil, t.DeleteGroup != ""} {
+	for _, is := range []bool{t.PutTopic != nil, t.DeleteTopic != "", t.PutGroup != nil, t.DeleteGroup != "", t.PutKVConfig != nil, t.DeleteKVConfig != nil} {
 		if is {
 			set++
 		}

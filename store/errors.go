@@ -36,6 +36,8 @@ var (
 	ErrTopicNotFound = errors.New("topic not found")
 	// ErrTooLarge: a record over the limit of one log entry.
 	ErrTooLarge = errors.New("record too large")
+	// ErrTooManyKVs: there are MaxKVs configuration values; none was added.
+	ErrTooManyKVs = errors.New("too many configuration values")
 )
 
 // Errors of reads.

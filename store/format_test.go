@@ -364,6 +364,8 @@ func recordCases(t *testing.T) []recordCase {
 			BrokerID: 5, WhichBrokerWhenSlow: 1, NotifyChange: true, Attributes: map[string]string{"a": "b"}, Changed: 2,
 		}})},
 		{"record-table-delete-group", with(kindTable, nil), table(&tableChange{DeleteGroup: "billing"})},
+		{"record-table-put-kv-config", with(kindTable, nil), table(&tableChange{PutKVConfig: &KVConfig{Namespace: "ORDER_TOPIC_CONFIG", Key: "orders", Value: "tidemq:4", Changed: 2}})},
+		{"record-table-delete-kv-config", with(kindTable, nil), table(&tableChange{DeleteKVConfig: &kvKey{"ORDER_TOPIC_CONFIG", "orders"}})},
 	}
 	// Kinds that are not written yet, with a value of its own in every field:
 	// they hold the numbers and the header's room.
@@ -540,7 +542,7 @@ func TestFormatCheckpoint(t *testing.T) {
 func TestFormatJSONKeys(t *testing.T) {
 	tables := docTables(t)
 	for name, v := range map[string]any{
-		"table": tableChange{}, "topic": Topic{}, "group": Group{}, "checkpoint": checkpoint{},
+		"table": tableChange{}, "topic": Topic{}, "group": Group{}, "kv config": KVConfig{}, "checkpoint": checkpoint{},
 		"checkpoint offset": savedOffset{}, "checkpoint queue": savedQueue{}, "checkpoint level": savedLevel{},
 	} {
 		var code, text []string

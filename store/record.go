@@ -61,7 +61,7 @@ const (
 	kindOffsets   Kind = 7  // consumer offsets that changed
 	kindStatePart Kind = 8  // a part of the state, so that the front may go
 	kindHole      Kind = 9  // names a range of the log that is damaged
-	kindTable     Kind = 10 // a topic or group created, changed or deleted
+	kindTable     Kind = 10 // a topic, group or configuration value set or deleted
 )
 
 // String returns the kind's name.

@@ -15,17 +15,21 @@ type tableChange struct {
 	DeleteTopic string `json:"deleteTopic,omitempty"`
 	PutGroup    *Group `json:"putGroup,omitempty"`
 	DeleteGroup string `json:"deleteGroup,omitempty"`
+
+	PutKVConfig    *KVConfig `json:"putKVConfig,omitempty"`
+	DeleteKVConfig *kvKey    `json:"deleteKVConfig,omitempty"`
 }
 
-// tables holds topics and groups. Dispatch changes them, anyone reads.
+// tables holds topics, groups and configuration values. Dispatch changes them, anyone reads.
 type tables struct {
 	mu     sync.RWMutex
 	topics map[string]Topic
 	groups map[string]Group
+	kvs    map[kvKey]KVConfig
 }
 
 func newTables() *tables {
-	return &tables{topics: map[string]Topic{}, groups: map[string]Group{}}
+	return &tables{topics: map[string]Topic{}, groups: map[string]Group{}, kvs: map[kvKey]KVConfig{}}
 }
 
 // apply makes a change that stands in the log at index and address. A change
@@ -60,6 +64,8 @@ func (t *tables) apply(c *tableChange, index uint64, address int64) {
 		if old, ok := t.groups[c.DeleteGroup]; ok && old.Changed < index {
 			delete(t.groups, c.DeleteGroup)
 		}
+	default:
+		t.applyKV(c, index)
 	}
 }
 
