@@ -35,16 +35,17 @@ func (l list) allow(dir string) bool { return slices.Contains(l, dir) || slices.
 // internal/message. broker and client share internal/remoting and never import
 // each other, so that the client stays small in a program that uses it.
 var layers = map[string]layer{
-	"internal/message":  {},
-	"internal/vfs":      {},
-	"internal/remoting": {},
-	"internal/layers":   {},
+	"internal/message":   {},
+	"internal/vfs":       {},
+	"internal/remoting":  {},
+	"internal/layers":    {},
+	"internal/sqlfilter": {code: list{"internal/message"}},
 
 	"store":           {code: list{"internal/message", "internal/vfs"}},
 	"store/storetest": {code: list{"store", "internal/vfs"}, tests: list{"internal/message"}},
 	"schedule":        {code: list{"store", "internal/message"}, tests: list{"store/storetest"}},
 	"broker": {
-		code:  list{"schedule", "store", "internal/message", "internal/remoting"},
+		code:  list{"schedule", "store", "internal/message", "internal/remoting", "internal/sqlfilter"},
 		tests: list{"store/storetest", "internal/vfs"},
 	},
 	"client": {code: list{"internal/message", "internal/remoting"}},
