@@ -59,6 +59,7 @@ type Broker struct {
 	registry  registry
 	locks     queueLocks
 	resets    resets
+	exprs     expressions
 	sends     budget         // bytes of sends in the store's hands
 	lock      *store.DirLock // of the directory, until the store has it
 	store     *store.Store

@@ -90,6 +90,13 @@
 //     sender are taken out: they are the broker's own.
 //   - A commit beyond the queue's end, or negative, is refused (29), so that
 //     nobody's backlog is negative.
+//   - A group without a committed offset is told so, and begins where its
+//     members want to, unless the queue appeared after they subscribed the
+//     topic. RocketMQ tells it 0 while the queue's first message is in memory.
+//   - A pull whose subscription no heartbeat brought yet, or a newer one than the
+//     last did, gets everything, as clients compare tags themselves. RocketMQ
+//     refuses it (24, 25) until the next heartbeat; here only SQL92 waits.
+//   - SQL92 filters need no setting (enablePropertyFilter).
 //   - A reset tells the members (220) as well as sending their pulls to the new
 //     position (21), and ignores commits until one is there.
 //   - A group's first commit creates it, as its first pull does.

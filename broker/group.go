@@ -27,6 +27,9 @@ type consumerGroup struct {
 
 	clients map[*conn]*clientInfo
 	subs    map[string]*subscription
+	// since is the end of the log when a member first subscribed a topic:
+	// what has a higher address came afterwards.
+	since map[string]int64
 }
 
 const (
@@ -54,9 +57,9 @@ type membersChanged struct {
 	conns []*conn
 }
 
-// joinConsumer notes a heartbeat of a consumer. subs is nil when the heartbeat
-// left them out.
-func (r *registry) joinConsumer(group, consumeType, model, fromWhere string, info *clientInfo, subs []*subscription) (membersChanged, bool) {
+// joinConsumer notes a heartbeat of a consumer, at that end of the log. subs is
+// nil when the heartbeat left them out.
+func (r *registry) joinConsumer(group, consumeType, model, fromWhere string, info *clientInfo, subs []*subscription, end int64) (membersChanged, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if info.conn.left {
@@ -64,7 +67,7 @@ func (r *registry) joinConsumer(group, consumeType, model, fromWhere string, inf
 	}
 	g := r.consumers[group]
 	if g == nil {
-		g = &consumerGroup{clients: make(map[*conn]*clientInfo), subs: make(map[string]*subscription)}
+		g = &consumerGroup{clients: make(map[*conn]*clientInfo), subs: make(map[string]*subscription), since: make(map[string]int64)}
 		if r.consumers == nil {
 			r.consumers = make(map[string]*consumerGroup)
 		}
@@ -76,7 +79,7 @@ func (r *registry) joinConsumer(group, consumeType, model, fromWhere string, inf
 	old := g.clients[info.conn]
 	changed := old == nil || old.id != info.id
 	g.clients[info.conn] = info
-	if subs != nil && g.subscribe(subs) {
+	if subs != nil && g.subscribe(subs, end) {
 		changed = true
 	}
 	if !changed || model == broadcasting {
@@ -88,7 +91,7 @@ func (r *registry) joinConsumer(group, consumeType, model, fromWhere string, inf
 // subscribe takes over a heartbeat's subscriptions and reports whether topics
 // came or went. A newer version replaces an older one, as RocketMQ
 // `ConsumerGroupInfo.updateSubscription`.
-func (g *consumerGroup) subscribe(subs []*subscription) bool {
+func (g *consumerGroup) subscribe(subs []*subscription, end int64) bool {
 	changed := false
 	wanted := make(map[string]bool, len(subs))
 	for _, s := range subs {
@@ -96,6 +99,7 @@ func (g *consumerGroup) subscribe(subs []*subscription) bool {
 		old := g.subs[s.topic]
 		if old == nil {
 			changed = true
+			g.since[s.topic] = end
 		}
 		if old == nil || s.version > old.version {
 			g.subs[s.topic] = s
@@ -104,6 +108,7 @@ func (g *consumerGroup) subscribe(subs []*subscription) bool {
 	for topic := range g.subs {
 		if !wanted[topic] {
 			delete(g.subs, topic)
+			delete(g.since, topic)
 			changed = true
 		}
 	}
@@ -236,6 +241,19 @@ func (r *registry) subscriptionOf(group, topic string) (sub *subscription, model
 		return nil, "", false
 	}
 	return g.subs[topic], g.messageModel, true
+}
+
+// subscribedSince returns the end of the log when the members on-line began to
+// subscribe a topic.
+func (r *registry) subscribedSince(group, topic string) (end int64, ok bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	g := r.consumers[group]
+	if g == nil {
+		return 0, false
+	}
+	end, ok = g.since[topic]
+	return end, ok
 }
 
 // groupView is a copy of a group's state.

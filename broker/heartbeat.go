@@ -37,17 +37,17 @@ type consumerData struct {
 }
 
 // subscriptions returns what the consumer subscribes.
-func (d *consumerData) subscriptions() []*subscription {
+func (d *consumerData) subscriptions(exprs *expressions) []*subscription {
 	subs := make([]*subscription, 0, len(d.Subscriptions))
 	for i := range d.Subscriptions {
 		s := &d.Subscriptions[i]
 		expression := s.SubString
-		if s.ClassFilterMode {
+		if s.ClassFilterMode && isTag(s.ExpressionType) {
 			expression = allTags // the client filters
 		} else if expression == "" && len(s.TagsSet) > 0 {
 			expression = strings.Join(s.TagsSet, "||")
 		}
-		subs = append(subs, newSubscription(s.Topic, expression, s.ExpressionType, int64(s.SubVersion)))
+		subs = append(subs, exprs.newSubscription(s.Topic, expression, s.ExpressionType, int64(s.SubVersion)))
 	}
 	return subs
 }
@@ -81,11 +81,11 @@ func heartbeat(b *Broker, c *conn, req *remoting.Command, mayBlock bool) error {
 		}
 		// Members count from the moment the heartbeat came in, so that a pull
 		// behind it on the same connection finds its subscription.
-		subs := d.subscriptions()
+		subs := d.subscriptions(&b.exprs)
 		if data.WithoutSub {
 			subs = nil
 		}
-		if n, changed := b.registry.joinConsumer(d.GroupName, d.ConsumeType, d.MessageModel, d.ConsumeFromWhere, info, subs); changed {
+		if n, changed := b.registry.joinConsumer(d.GroupName, d.ConsumeType, d.MessageModel, d.ConsumeFromWhere, info, subs, b.store.End()); changed {
 			b.notify([]membersChanged{n})
 		}
 	}
@@ -143,10 +143,12 @@ func (b *Broker) notify(changed []membersChanged) {
 }
 
 // checkClient serves CHECK_CLIENT_CONFIG: whether the broker can filter as a
-// consumer wants.
+// consumer wants, whose expression may be wrong.
 func checkClient(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	var body struct {
 		SubscriptionData struct {
+			Topic          string `json:"topic"`
+			SubString      string `json:"subString"`
 			ExpressionType string `json:"expressionType"`
 		} `json:"subscriptionData"`
 	}
@@ -155,8 +157,9 @@ func checkClient(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 			return err
 		}
 	}
-	if err := checkFilter(body.SubscriptionData.ExpressionType); err != nil {
-		return err
+	d := &body.SubscriptionData
+	if sub := b.exprs.newSubscription(d.Topic, d.SubString, d.ExpressionType, 0); sub.err != nil {
+		return refuse(remoting.SubscriptionParseFailed, "%v", sub.err)
 	}
 	c.reply(req, req.Reply(remoting.Success, ""))
 	return nil

@@ -35,7 +35,7 @@ type heldPull struct {
 	// offset is the first entry it wants. Arrivals that its filter does not
 	// want move it on, so that the next look does not read them again.
 	offset   int64
-	match    func(tagsCode int64) bool // nil: everything
+	filter   *filter
 	deadline time.Time
 	conn     *conn
 	pull     *pullRequest
@@ -194,12 +194,12 @@ func (p *heldPull) wants(a *store.Arrival) bool {
 	if a.Next <= p.offset {
 		return false
 	}
-	if p.match == nil || p.offset < a.First {
+	if p.filter == nil || p.filter.codes == nil || p.offset < a.First {
 		// Entries before the arrival were not seen here: only a look tells.
 		return true
 	}
 	for _, code := range a.TagsCodes[min(p.offset-a.First, int64(len(a.TagsCodes))):] {
-		if p.match(code) {
+		if p.filter.matchTags(code) {
 			return true
 		}
 	}

@@ -55,7 +55,7 @@ func TestHolder(t *testing.T) {
 			t.Helper()
 			p := &heldPull{key: queueKey{topic, id}, offset: offset, deadline: time.Now().Add(after), conn: c}
 			if len(tags) > 0 {
-				p.match = (&subscription{codes: tags}).match
+				p.filter = &filter{codes: tags}
 			}
 			if !h.hold(p) {
 				t.Fatal("not held")

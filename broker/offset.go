@@ -6,12 +6,6 @@ import (
 	"github.com/tidemq/tidemq/store"
 )
 
-// youngBytes is the stretch of log within which a group that never committed
-// begins at a queue's first message instead of being told "not found". RocketMQ
-// does the same while that message is in memory (40 % of it), so that a group
-// that starts soon after its first messages does not miss them.
-const youngBytes = 1 << 30
-
 // queueFields reads the fields that name a group's queue.
 func queueFields(f remoting.Fields) (group, topic string, queue int32, err error) {
 	if group, err = f.Require("consumerGroup"); err != nil {
@@ -98,8 +92,12 @@ func updateOffset(b *Broker, c *conn, req *remoting.Command, mayBlock bool) erro
 	return nil
 }
 
-// queryOffset serves QUERY_CONSUMER_OFFSET, as RocketMQ
-// `ConsumerManageProcessor.queryConsumerOffset`.
+// queryOffset serves QUERY_CONSUMER_OFFSET. A group without an offset is told so
+// (22) and begins where it wants to: at the first message, the last, or a time.
+// It is told 0 when the queue appeared after it subscribed the topic, so that
+// it misses nothing there. RocketMQ `ConsumerManageProcessor.queryConsumerOffset`
+// says 0 as long as the queue's first message is in memory, whatever the group
+// wants.
 func queryOffset(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	group, topic, queue, err := queueFields(req.Fields)
 	if err != nil {
@@ -111,7 +109,7 @@ func queryOffset(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	}
 	offset, ok := b.store.Offset(group, topic, queue)
 	if !ok {
-		if !zero || !b.youngQueue(topic, queue) {
+		if !zero || !b.appearedSince(group, topic, queue) {
 			return refuse(remoting.QueryNotFound, "Not found, maybe this group consumer boot first")
 		}
 		offset = 0
@@ -120,16 +118,30 @@ func queryOffset(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	return nil
 }
 
-// youngQueue reports whether a queue still has its first message, and that not
-// far behind its last one.
-func (b *Broker) youngQueue(topic string, queue int32) bool {
+// appearedSince reports whether all of a queue's messages came after the group
+// subscribed its topic: after the members on-line did, or, as they may have
+// been away, after something that the group has consumed of another queue.
+func (b *Broker) appearedSince(group, topic string, queue int32) bool {
 	lo, hi, ok := b.store.Offsets(topic, queue)
 	if !ok || lo != 0 || hi == 0 {
 		return false
 	}
-	first, ok1 := b.addressOf(topic, queue, lo)
-	last, ok2 := b.addressOf(topic, queue, hi-1)
-	return ok1 && ok2 && last-first < youngBytes
+	first, ok := b.addressOf(topic, queue, 0)
+	if !ok {
+		return false
+	}
+	if since, ok := b.registry.subscribedSince(group, topic); ok && first >= since {
+		return true
+	}
+	for other, offset := range b.store.GroupOffsets(group)[topic] {
+		if offset == 0 {
+			continue
+		}
+		if consumed, ok := b.addressOf(topic, other, offset-1); ok && consumed < first {
+			return true
+		}
+	}
+	return false
 }
 
 // addressOf returns the log address of one entry's message.

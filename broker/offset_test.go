@@ -90,22 +90,47 @@ func TestCommits(t *testing.T) {
 	}
 }
 
-// TestFirstOffset: a group that never committed begins at the first message of
-// a young queue; when asked not to make up zero, or for an empty queue, it is
-// told that there is no offset.
+// TestFirstOffset: a group without an offset is told so, and begins where it
+// wants to, unless the queue appeared after it subscribed the topic; and always
+// when it asks not to be told zero.
 func TestFirstOffset(t *testing.T) {
 	b := startBroker(t, nil)
 	c := dial(t, b)
 	c.createTopic("t", 2)
+	c.createTopic("u", 2)
 	c.sendMany("t", 0, 1)
-	ask := func(queue int, more ...any) remoting.Fields {
-		return append(fields("consumerGroup", "g", "topic", "t", "queueId", queue), fields(more...)...)
+	ask := func(group, topic string, queue int, zero bool, want int) {
+		t.Helper()
+		resp := c.want(want, remoting.ReqQueryConsumerOffset, fields("consumerGroup", group, "topic", topic, "queueId", queue, "setZeroIfNotFound", zero), nil)
+		if want == 0 && number64(t, resp, "offset") != 0 {
+			t.Errorf("%s in %s/%d: %v", group, topic, queue, resp)
+		}
 	}
-	if got := number64(t, c.ok(remoting.ReqQueryConsumerOffset, ask(0), nil), "offset"); got != 0 {
-		t.Errorf("got %d", got)
-	}
-	c.want(remoting.QueryNotFound, remoting.ReqQueryConsumerOffset, ask(0, "setZeroIfNotFound", "false"), nil)
-	c.want(remoting.QueryNotFound, remoting.ReqQueryConsumerOffset, ask(1), nil)
+	const unknown = remoting.QueryNotFound
+	ask("g", "t", 0, true, unknown) // the group may want the last, or a time
+	ask("g", "t", 1, true, unknown) // empty
+
+	c.beat("c1", "g", "t")
+	ask("g", "t", 0, true, unknown) // the message was there before
+	c.sendMany("t", 1, 1)
+	ask("g", "t", 1, true, 0) // this one came afterwards
+	ask("g", "t", 1, false, unknown)
+	ask("h", "t", 1, true, unknown) // another group
+	c.beat("c1", "g", "t", "u")
+	c.sendMany("u", 0, 1)
+	ask("g", "u", 0, true, 0)
+	ask("g", "t", 0, true, unknown)
+
+	// A queue that appears while the group is away.
+	c.ok(remoting.ReqUpdateConsumerOffset, commitFields("g", "u", 0, 1), nil)
+	c.ok(remoting.ReqUnregisterClient, fields("clientID", "c1", "consumerGroup", "g"), nil)
+	c.sendMany("u", 1, 1)
+	c.beat("c2", "g", "u")
+	ask("g", "u", 1, true, 0)
+	ask("g", "u", 1, false, unknown)
+	// One that has older messages than the group consumed is none.
+	c.ok(remoting.ReqUpdateConsumerOffset, commitFields("k", "u", 1, 1), nil)
+	ask("k", "u", 0, true, unknown)
 }
 
 // TestQueueBounds: min, max, earliest store time and search by time.

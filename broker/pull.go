@@ -29,6 +29,9 @@ const (
 	// is always answered.
 	maxPullRecords = 4096
 	maxPullBytes   = 2 << 20
+	// maxPassed bounds the bytes that one pull reads for an expression that
+	// matches none of them; then the client is told where to go on.
+	maxPassed = 4 << 20
 	// maxHold bounds how long a pull is held.
 	maxHold = 5 * time.Minute
 	// maxHeld bounds the pulls held for one connection; what comes on top is
@@ -117,7 +120,7 @@ func pullMessage(b *Broker, c *conn, req *remoting.Command, mayBlock bool) error
 	if p.sysFlag&pullSuspend != 0 && p.suspendMs > 0 {
 		until = time.Now().Add(min(time.Duration(p.suspendMs)*time.Millisecond, maxHold))
 	}
-	return b.servePull(c, &p, sub.matcher(), until)
+	return b.servePull(c, &p, &sub.filter, until)
 }
 
 // mayPull checks a pull in the order of RocketMQ `PullMessageProcessor` and
@@ -143,34 +146,45 @@ func (b *Broker) mayPull(p *pullRequest, mayBlock bool) (*store.Group, *subscrip
 	if p.queueID < 0 || p.queueID >= topic.ReadQueues {
 		return nil, nil, refuse(remoting.InvalidParameter, "queueId is %d: topic[%s] has the queues 0 to %d", p.queueID, p.topic, topic.ReadQueues-1)
 	}
-	var sub *subscription
-	if p.sysFlag&pullSubscription != 0 {
-		sub = newSubscription(p.topic, p.expression, p.kind, p.version)
-	} else {
-		known, model, online := b.registry.subscriptionOf(p.group, p.topic)
-		switch {
-		case !online:
-			return nil, nil, refuse(remoting.SubscriptionNotExist, "the consumer group [%s] has no member on-line", p.group)
-		case model == broadcasting && !group.BroadcastEnable:
-			return nil, nil, forbid(forbiddenBroadcast, "the consumer group [%s] may not broadcast", p.group)
-		case known == nil:
-			return nil, nil, refuse(remoting.SubscriptionNotExist, "the consumer group [%s] does not subscribe topic[%s]", p.group, p.topic)
-		case known.version < p.version:
-			return nil, nil, refuse(remoting.SubscriptionNotLatest, "the subscription of group [%s] is of version %d here, %d asked for", p.group, known.version, p.version)
-		}
-		sub = known
-	}
-	return group, sub, checkFilter(sub.kind)
+	sub, err := b.pullSubscription(group, p)
+	return group, sub, err
 }
 
-// checkFilter refuses filter languages other than tags, as a RocketMQ broker
-// without enablePropertyFilter.
-func checkFilter(kind string) error {
-	if kind == "" || kind == tagFilter {
-		return nil
+// pullSubscription returns what a pull is filtered by: what it says itself, or
+// what the group's heartbeats said. A heartbeat may be missing, or older than
+// the pull: after a subscribe, when the client's queues changed, when the
+// broker has just started. RocketMQ refuses such pulls until the next one, up
+// to 30 s later. Here they are served: without a filter, as clients compare
+// the tags themselves. For SQL92 they do not, so these wait for the heartbeat.
+func (b *Broker) pullSubscription(group *store.Group, p *pullRequest) (*subscription, error) {
+	if p.sysFlag&pullSubscription != 0 {
+		sub := b.exprs.newSubscription(p.topic, p.expression, p.kind, p.version)
+		if sub.err != nil {
+			return nil, refuse(remoting.SubscriptionParseFailed, "parse the consumer's subscription failed: %v", sub.err)
+		}
+		return sub, nil
 	}
-	return refuse(remoting.SystemError, "The broker does not support consumer to filter message by %s", kind)
+	known, model, online := b.registry.subscriptionOf(p.group, p.topic)
+	switch {
+	case model == broadcasting && !group.BroadcastEnable:
+		return nil, forbid(forbiddenBroadcast, "the consumer group [%s] may not broadcast", p.group)
+	case known != nil && known.version >= p.version:
+		if known.err != nil {
+			return nil, refuse(remoting.FilterDataNotExist, "the subscription of group [%s] cannot be used: %v", p.group, known.err)
+		}
+		return known, nil
+	case isTag(p.kind):
+		return &everything, nil
+	case !online:
+		return nil, refuse(remoting.SubscriptionNotExist, "the consumer group [%s] has no member on-line", p.group)
+	case known == nil:
+		return nil, refuse(remoting.SubscriptionNotExist, "the consumer group [%s] does not subscribe topic[%s]", p.group, p.topic)
+	}
+	return nil, refuse(remoting.SubscriptionNotLatest, "the subscription of group [%s] is of version %d here, %d asked for", p.group, known.version, p.version)
 }
+
+// everything is the subscription that filters nothing.
+var everything = subscription{kind: tagFilter, expression: allTags}
 
 // forbid refuses a pull with NO_PERMISSION and its reason.
 func forbid(reason int64, format string, args ...any) error {
@@ -181,7 +195,9 @@ func forbid(reason int64, format string, args ...any) error {
 
 // servePull answers a pull, or holds it until a message arrives or the time
 // until is over; zero: it is not held.
-func (b *Broker) servePull(c *conn, p *pullRequest, match func(int64) bool, until time.Time) error {
+func (b *Broker) servePull(c *conn, p *pullRequest, f *filter, until time.Time) error {
+	match := f.entries()
+	passed := 0 // bytes read that the expression did not match
 	for {
 		if to, moved := b.resets.moved(c, p.group, p.topic, p.queueID, p.offset); moved {
 			b.answerMoved(c, p, to)
@@ -194,6 +210,20 @@ func (b *Broker) servePull(c *conn, p *pullRequest, match func(int64) bool, unti
 		res, err := b.store.Read(p.topic, p.queueID, p.offset, min(int(p.maxRecords), maxPullRecords), maxBytes, match)
 		if err != nil {
 			return err
+		}
+		if f != nil && f.sql != nil && res.Status == store.Found {
+			read := 0
+			for _, r := range res.Records {
+				read += len(r)
+			}
+			if res.Records = f.keep(res.Records); len(res.Records) == 0 {
+				res.Status = store.NoMatch
+				if passed += read; passed < maxPassed && res.Next < res.Max {
+					res.Release()
+					p.offset = res.Next
+					continue
+				}
+			}
 		}
 		next, wait := p.offset, false
 		switch res.Status {
@@ -210,7 +240,7 @@ func (b *Broker) servePull(c *conn, p *pullRequest, match func(int64) bool, unti
 			return nil
 		}
 		res.Release()
-		next, again := b.holdPull(c, p, next, match, until)
+		next, again := b.holdPull(c, p, next, f, until)
 		if !again {
 			return nil
 		}
@@ -223,13 +253,13 @@ func (b *Broker) servePull(c *conn, p *pullRequest, match func(int64) bool, unti
 // finds the pull held. The same goes for a reset of the group's offsets. again
 // says that the caller has to look again, from next on; otherwise the pull is
 // held, answered, or another goroutine's, and the caller must not touch it.
-func (b *Broker) holdPull(c *conn, p *pullRequest, offset int64, match func(int64) bool, until time.Time) (next int64, again bool) {
+func (b *Broker) holdPull(c *conn, p *pullRequest, offset int64, f *filter, until time.Time) (next int64, again bool) {
 	if !p.kept { // this is the goroutine that reads the connection
 		c.keep()
 		p.kept = true
 	}
 	group, key := p.group, queueKey{p.topic, p.queueID}
-	held := &heldPull{key: key, offset: offset, match: match, deadline: until, conn: c, pull: p}
+	held := &heldPull{key: key, offset: offset, filter: f, deadline: until, conn: c, pull: p}
 	if !b.hold.hold(held) {
 		b.answerEmpty(c, p, offset)
 		return 0, false
@@ -262,7 +292,7 @@ func (b *Broker) resumePull(h *heldPull, why wakeReason) {
 		c.replyError(p.req, refuse(remoting.TopicNotExist, "topic[%s] does not exist", p.topic))
 		return
 	}
-	if err := b.servePull(c, p, h.match, until); err != nil {
+	if err := b.servePull(c, p, h.filter, until); err != nil {
 		c.replyError(p.req, err)
 	}
 }

@@ -548,3 +548,31 @@ func TestInteropOrderly(tt *testing.T) {
 	}
 	t.want("dead letters", t.deadLetters(c, group, 1), []string{"k2 0007"})
 }
+
+// A consumer gets what its SQL92 expression matches, delayed messages too.
+func TestInteropSQL(tt *testing.T) {
+	t := newInterop(tt)
+	c := t.client()
+	topic, group := t.topic(c, 2), t.name()
+	var in received
+	t.consume(c, group, in.ok, client.WithSQLSubscription(topic, "region = 'eu' AND qty BETWEEN 5 AND 10"), client.WithConsumeFromFirst())
+	p := t.producer(c)
+	for i, m := range []*client.Message{
+		{Body: []byte("a"), Properties: map[string]string{"region": "eu", "qty": "7"}},
+		{Body: []byte("b"), Properties: map[string]string{"region": "us", "qty": "7"}},
+		{Body: []byte("c"), Properties: map[string]string{"region": "eu", "qty": "70"}},
+		{Body: []byte("d")},
+		{Body: []byte("e"), Properties: map[string]string{"region": "eu", "qty": "10"}, DelayLevel: 1},
+		{Body: []byte("f"), Properties: map[string]string{"region": "us", "qty": "10"}, DelayLevel: 1},
+	} {
+		m.Topic, m.Keys = topic, []string{fmt.Sprint(i)}
+		t.send(p, m)
+	}
+	t.await("the messages that match", func() bool { return in.count() >= 2 })
+	var got []string
+	for _, m := range in.all() {
+		got = append(got, string(m.Body))
+	}
+	slices.Sort(got)
+	t.want("messages", got, []string{"a", "e"})
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/tidemq/tidemq/internal/message"
@@ -278,6 +279,24 @@ func WithSubscription(topic, tags string) ConsumerOption {
 			return fmt.Errorf("%w: WithSubscription(%q): %w", ErrInvalidOption, topic, err)
 		}
 		c.subscriptions[topic] = s
+		return nil
+	}
+}
+
+// WithSQLSubscription subscribes to a topic's messages whose properties match
+// an SQL92 expression ("region = 'eu' AND price BETWEEN 5 AND 10"), which the
+// broker evaluates. A wrong expression shows when the consumer pulls: the
+// broker's code 23, in the log. It may be given for several topics; all
+// members of a group must have the same subscriptions.
+func WithSQLSubscription(topic, expression string) ConsumerOption {
+	return func(c *consumerConfig) error {
+		if err := message.ValidateTopic(topic); err != nil {
+			return fmt.Errorf("%w: WithSQLSubscription: %w", ErrInvalidOption, err)
+		}
+		if strings.TrimSpace(expression) == "" {
+			return fmt.Errorf("%w: WithSQLSubscription(%q): the expression is empty", ErrInvalidOption, topic)
+		}
+		c.subscriptions[topic] = subscription{kind: sqlFilter, expr: expression}
 		return nil
 	}
 }

@@ -91,7 +91,7 @@ func (c *Client) pull(ctx context.Context, group string, q Queue, sub subscripti
 		remoting.Field{Key: "suspendTimeoutMillis", Value: itoa(wait.Milliseconds())},
 		remoting.Field{Key: "subscription", Value: sub.expr},
 		remoting.Field{Key: "subVersion", Value: itoa(version)},
-		remoting.Field{Key: "expressionType", Value: "TAG"},
+		remoting.Field{Key: "expressionType", Value: sub.kind},
 		remoting.Field{Key: "bname", Value: q.Broker},
 	)
 	req.HeaderType = remoting.HeaderRocketMQ

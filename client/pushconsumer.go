@@ -153,7 +153,7 @@ func (c *Client) NewPushConsumer(ctx context.Context, group string, handler Hand
 		p.store = store
 	} else {
 		p.store = &brokerOffsets{client: c, group: group}
-		p.subscriptions[message.RetryTopic(group)] = subscription{expr: "*"}
+		p.subscriptions[message.RetryTopic(group)] = subscription{kind: tagFilter, expr: "*"}
 	}
 	p.life, p.end = context.WithCancel(context.Background())
 	p.handling, p.giveUp = context.WithCancel(context.Background())

@@ -8,10 +8,17 @@ import (
 	"github.com/tidemq/tidemq/internal/message"
 )
 
-// subscription selects a topic's messages by tag.
+// Filter languages, as RocketMQ ExpressionType.
+const (
+	tagFilter = "TAG"
+	sqlFilter = "SQL92"
+)
+
+// subscription selects a topic's messages.
 type subscription struct {
-	expr string   // "*" or "a || b", as sent
-	tags []string // sorted, without duplicates; nil takes all
+	kind string   // tagFilter or sqlFilter
+	expr string   // "*" or "a || b", or SQL92, as sent
+	tags []string // sorted, without duplicates; nil takes all that the broker hands out
 }
 
 var errTagExpression = errors.New(`tag expression wants "*" or tags divided by "||"`)
@@ -19,7 +26,7 @@ var errTagExpression = errors.New(`tag expression wants "*" or tags divided by "
 // parseTags reads a tag expression as RocketMQ FilterAPI does.
 func parseTags(expr string) (subscription, error) {
 	if t := strings.TrimSpace(expr); t == "" || t == "*" {
-		return subscription{expr: "*"}, nil
+		return subscription{kind: tagFilter, expr: "*"}, nil
 	}
 	var tags []string
 	for tag := range strings.SplitSeq(expr, "||") {
@@ -31,7 +38,7 @@ func parseTags(expr string) (subscription, error) {
 	}
 	slices.Sort(tags)
 	tags = slices.Compact(tags)
-	return subscription{expr: strings.Join(tags, " || "), tags: tags}, nil
+	return subscription{kind: tagFilter, expr: strings.Join(tags, " || "), tags: tags}, nil
 }
 
 // takes reports whether a message with this tag is wanted. Brokers select by
@@ -52,7 +59,7 @@ func (s subscription) data(topic string, version int64) subscriptionData {
 		Tags:           []string{},
 		Codes:          []int32{},
 		SubVersion:     version,
-		ExpressionType: "TAG",
+		ExpressionType: s.kind,
 	}
 	for _, t := range s.tags {
 		d.Tags = append(d.Tags, t)

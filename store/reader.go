@@ -219,6 +219,10 @@ func (s *Store) ReadAt(address int64) ([]byte, error) {
 	return payload, nil
 }
 
+// End returns the log address up to which records are visible: what becomes
+// visible later has this address or a higher one.
+func (s *Store) End() int64 { return s.visible.Load() }
+
 // Offsets returns a queue's minimum and next offset; ok is false when it never
 // had an entry.
 func (s *Store) Offsets(topic string, queueID int32) (minimum, next int64, ok bool) {

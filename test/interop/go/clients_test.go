@@ -226,13 +226,18 @@ func newPushFunc(t *testing.T, addr, group, topic, tags string,
 
 func startPush(addr, group, topic, tags string,
 	f func(context.Context, ...*primitive.MessageExt) (consumer.ConsumeResult, error), more ...consumer.Option) (rocketmq.PushConsumer, error) {
+	return startSelecting(addr, group, topic, consumer.MessageSelector{Type: consumer.TAG, Expression: tags}, f, more...)
+}
+
+func startSelecting(addr, group, topic string, selector consumer.MessageSelector,
+	f func(context.Context, ...*primitive.MessageExt) (consumer.ConsumeResult, error), more ...consumer.Option) (rocketmq.PushConsumer, error) {
 	options := append([]consumer.Option{consumer.WithNsResolver(resolver(addr)), consumer.WithGroupName(group),
 		consumer.WithInstance(instance()), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset)}, more...)
 	c, err := rocketmq.NewPushConsumer(options...)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: tags}, f); err != nil {
+	if err := c.Subscribe(topic, selector, f); err != nil {
 		return nil, err
 	}
 	return c, c.Start()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/apache/rocketmq-client-go/v2/consumer"
 )
 
 // TestTags checks that each subscription gets its tags and no other, sent at
@@ -51,5 +53,34 @@ func TestTags(t *testing.T) {
 		if got := inboxes[expression].keys(""); !slices.Equal(got, want) {
 			t.Errorf("the subscription %s got %q, want %q", expression, got, want)
 		}
+	}
+}
+
+// TestSQL checks that an SQL92 expression selects by properties, at once and
+// with a delay.
+func TestSQL(t *testing.T) {
+	t.Parallel()
+	queues := newTopic(t, sharedAddr, "sql", 2)
+	topic := queues[0].Topic
+	p := newProducer(t, sharedAddr)
+	in := new(inbox)
+	c, err := startSelecting(sharedAddr, unique("sql"), topic, consumer.MessageSelector{Type: consumer.SQL92, Expression: "qty > 5 AND region = 'eu'"}, in.handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Shutdown() })
+	for level := range 2 {
+		for i, region := range []string{"eu", "us", "eu"} {
+			m := newMessage(topic, "", fmt.Sprint(level, i))
+			m.WithProperties(map[string]string{"region": region, "qty": fmt.Sprint(9 - 3*i), "KEYS": fmt.Sprint(level, i)})
+			if level > 0 {
+				m.WithDelayTimeLevel(level)
+			}
+			send(t, p, m)
+		}
+	}
+	in.awaitCount(t, "the messages that match", 2)
+	if got := in.keys(""); !slices.Equal(got, []string{"0 0", "1 0"}) {
+		t.Errorf("got %q", got)
 	}
 }
