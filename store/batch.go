@@ -36,12 +36,21 @@ type Message struct {
 	// Step is true when the message is a delivery that leaves Origin.
 	Step   bool
 	Origin Origin
-	// Reason is stored with a step whose Record is nil.
+	// Half stores the message as the half message of a transaction: Record's
+	// topic is RMQ_SYS_TRANS_HALF_TOPIC, queue 0, and Topic the real target,
+	// which must exist too. Delay does not count yet.
+	Half bool
+	// Ends is true when the message ends the transaction of the half message at
+	// log address Origin.Identity: Record, Topic, QueueID and Delay are what its
+	// commit stores, as of any message; a nil Record rolls it back (Reason).
+	Ends bool
+	// Reason is stored with a step or end whose Record is nil.
 	Reason string
 
 	// Results, set before Done.
 	Appended Appended
-	// Err is the verdict on this one message: nil, ErrStale, ErrTopicNotFound.
+	// Err is the verdict on this one message: nil, ErrStale, ErrTopicNotFound,
+	// ErrTransactionEnded.
 	Err error
 
 	// Of the store's own records: not zero for anything but a message.

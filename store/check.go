@@ -71,6 +71,7 @@ func (r *CheckReport) problem(file string, offset int64, format string, args ...
 //     hour, over a restart);
 //   - a delivery leaves the head of its level, names the entry that stands
 //     there, is not early and goes into a topic that exists;
+//   - a transaction ends once, after its half message;
 //   - the checkpoint names a record of the log, and says what the log says up
 //     to there; each queue file entry it vouches for points at a record of that
 //     topic, queue and offset.
@@ -96,7 +97,7 @@ func check(dir string, mayBeEarly bool) (*CheckReport, error) {
 		dir: dir, fs: vfs.OS, mayBeEarly: mayBeEarly,
 		segs:  newSegments(vfs.OS, filepath.Join(dir, "commitlog")),
 		files: &queueFiles{fs: vfs.OS, files: newFileCache(vfs.OS, os.O_RDONLY, maxOpenChunks)},
-		want:  position{index: 1}, tables: newTables(), topics: map[string]map[int32]int64{}, levels: map[int64]*checkedLevel{},
+		want:  position{index: 1}, tables: newTables(), halves: newHalfTable(), topics: map[string]map[int32]int64{}, levels: map[int64]*checkedLevel{},
 	}
 	defer c.segs.files.close()
 	defer c.files.files.close()
@@ -164,6 +165,7 @@ type checker struct {
 	setBack   bool   // the clock was set back: due times may fall, deliveries seem early
 
 	tables *tables
+	halves *halfTable
 	topics map[string]map[int32]int64 // next queue offset
 	levels map[int64]*checkedLevel
 

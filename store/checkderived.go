@@ -53,6 +53,7 @@ func (c *checker) compare(index uint64, address int64) {
 	}
 	compareLists(bad, "topics", s.Topics, c.tables.allTopics())
 	compareLists(bad, "groups", s.Groups, c.tables.allGroups())
+	compareLists(bad, "open transactions", s.Halves, c.halves.all())
 	compareLists(bad, "configuration values", s.KVs, c.tables.allKVs())
 	next := map[savedQueue]int64{}
 	for topic, queues := range c.topics {
@@ -115,7 +116,7 @@ func (c *checker) checkQueues() error {
 	for _, s := range c.saved.Queues {
 		q := set.get(s.Topic, s.ID)
 		err := c.checkQueue(q, s.Min, s.Next, func(n int64, e entry, h *header, m *message.Message) string {
-			if h.kind == kindMessage && h.delayMs > 0 || m.Topic != s.Topic || m.QueueID != s.ID || m.QueueOffset != n {
+			if h.kind != kindStep && h.delayMs > 0 || m.Topic != s.Topic || m.QueueID != s.ID || m.QueueOffset != n {
 				return fmt.Sprintf("a %v for %s/%d at %d", h.kind, m.Topic, m.QueueID, m.QueueOffset)
 			}
 			if e.tags != h.tagsCode {
@@ -130,7 +131,7 @@ func (c *checker) checkQueues() error {
 	for _, s := range c.saved.Levels {
 		due := int64(0)
 		err := c.checkQueue(set.level(s.DelayMs).q, s.Min, s.Next, func(n int64, e entry, h *header, m *message.Message) string {
-			if h.kind != kindMessage || h.delayMs != s.DelayMs || h.entry != n {
+			if h.kind != kindMessage && h.kind != kindEnd || h.delayMs != s.DelayMs || h.entry != n {
 				return fmt.Sprintf("a %v for level %dms, entry %d", h.kind, h.delayMs, h.entry)
 			}
 			if e.tags != h.dueUs {
@@ -220,7 +221,7 @@ func (c *checker) readMessage(b []byte, e entry) (header, []byte, error) {
 		return header{}, nil, err
 	}
 	h, rec, err := c.segs.checkMessage(b, e.address, e.size)
-	if err == nil && (h.kind != kindMessage && h.kind != kindStep || h.flags&flagNoMessage != 0) {
+	if err == nil && (!h.kind.holdsMessage() || h.flags&flagNoMessage != 0) {
 		err = fmt.Errorf("a %v, no message", h.kind)
 	}
 	return h, rec, err

@@ -31,6 +31,8 @@ type checkpoint struct {
 	Offsets []savedOffset `json:"offsets"`
 	Queues  []savedQueue  `json:"queues"`
 	Levels  []savedLevel  `json:"levels"`
+	// Halves are the transactions that have not ended.
+	Halves []Half `json:"halves,omitempty"`
 }
 
 type savedOffset struct {
@@ -129,6 +131,9 @@ func (s *Store) restore(c *checkpoint) error {
 			return err
 		}
 	}
+	for _, h := range c.Halves {
+		s.halves.put(h)
+	}
 	s.clock.seen(c.StoreMs)
 	return nil
 }
@@ -140,6 +145,7 @@ func (s *Store) snapshot() (*checkpoint, []*queue) {
 		Index: s.log.end.index, Address: s.log.end.address, CRC: s.log.lastCRC,
 		StoreMs: s.clock.last.Load() / int64(time.Millisecond),
 		Topics:  s.tables.allTopics(), Groups: s.tables.allGroups(), KVs: s.tables.allKVs(),
+		Halves: s.halves.all(),
 	}
 	s.offsets.mu.RLock()
 	for group, topics := range s.offsets.all {

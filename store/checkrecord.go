@@ -12,7 +12,7 @@ func (c *checker) record(h *header, payload []byte) {
 	c.report.Records++
 	c.compare(h.index, h.address)
 	switch h.kind {
-	case kindMessage, kindStep:
+	case kindMessage, kindStep, kindHalf, kindEnd:
 		c.message(h, payload)
 	case kindOffsets:
 		d, err := decodeOffsets(payload)
@@ -51,11 +51,17 @@ func (c *checker) table(h *header, payload []byte) {
 	delete(c.topics, t.DeleteTopic)
 }
 
-// message checks a message or step.
+// message checks a message, step, half message or end of a transaction.
 func (c *checker) message(h *header, payload []byte) {
 	var pend *pendingEntry
 	if h.kind == kindStep {
 		pend = c.step(h)
+		if h.flags&flagNoMessage != 0 {
+			return
+		}
+	}
+	if h.kind == kindEnd {
+		c.end(h)
 		if h.flags&flagNoMessage != 0 {
 			return
 		}
@@ -78,7 +84,13 @@ func (c *checker) message(h *header, payload []byte) {
 	if pend != nil && pend.address >= 0 && !c.setBack && !c.mayBeEarly && m.StoreTime*1000+999 < pend.dueUs {
 		c.wrong("delivered at %d ms, due at %d µs: early", m.StoreTime, pend.dueUs)
 	}
-	if h.kind == kindMessage && h.delayMs > 0 {
+	if h.kind == kindHalf {
+		c.halves.put(Half{Address: h.address, QueueOffset: m.QueueOffset, StoreMs: m.StoreTime})
+		if m.Topic != message.TransHalfTopic || h.delayMs != 0 {
+			c.wrong("a half message in topic %q, delay %d ms", m.Topic, h.delayMs)
+		}
+	}
+	if h.kind != kindStep && h.delayMs > 0 {
 		c.pending(h, &m)
 		return
 	}
@@ -91,7 +103,7 @@ func (c *checker) message(h *header, payload []byte) {
 	case c.lossy: // the topic's record may be among what is lost
 	case !ok:
 		c.wrong("message in topic %q, which does not exist", m.Topic)
-	case h.kind == kindStep && h.identity < t.Created && m.Topic != message.UndeliverableTopic:
+	case (h.kind == kindStep && m.Topic != message.UndeliverableTopic || h.kind == kindEnd && m.Topic != message.TransCheckMaxTopic) && h.identity < t.Created:
 		c.wrong("delivered into topic %q, created at %d, after its message was stored at %d", m.Topic, t.Created, h.identity)
 	}
 	queues := c.topics[m.Topic]
@@ -100,6 +112,14 @@ func (c *checker) message(h *header, payload []byte) {
 		c.topics[m.Topic] = queues
 	}
 	queues[m.QueueID] = c.number(fmt.Sprintf("%s/%d: queue offset", m.Topic, m.QueueID), m.QueueOffset, queues[m.QueueID])
+}
+
+// end checks that a transaction ends once.
+func (c *checker) end(h *header) {
+	if _, open := c.halves.get(h.identity); !open && !c.lossy {
+		c.wrong("the end of a transaction at address %d, which is not open", h.identity)
+	}
+	c.halves.end(h.identity)
 }
 
 // number checks that n is the next number of its row, and returns the one that

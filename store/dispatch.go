@@ -16,7 +16,7 @@ import (
 // looks it up by what the message says.
 func (s *Store) dispatch(h *header, payload []byte, q *queue) error {
 	switch h.kind {
-	case kindMessage, kindStep:
+	case kindMessage, kindStep, kindHalf, kindEnd:
 		return s.dispatchMessage(h, payload, q)
 	case kindOffsets:
 		if s.replaying || h.flags&flagReset != 0 {
@@ -38,6 +38,12 @@ func (s *Store) dispatchMessage(h *header, payload []byte, q *queue) error {
 			return nil
 		}
 	}
+	if h.kind == kindEnd {
+		s.halves.end(h.identity)
+		if h.flags&flagNoMessage != 0 {
+			return nil
+		}
+	}
 	v := message.View(payload)
 	if s.replaying {
 		if err := v.Valid(); err != nil {
@@ -46,10 +52,13 @@ func (s *Store) dispatchMessage(h *header, payload []byte, q *queue) error {
 		s.clock.seen(v.StoreTime())
 	}
 	e := entry{address: h.address, size: int32(len(payload)), tags: h.tagsCode}
-	if h.kind == kindMessage && h.delayMs > 0 {
+	if h.kind != kindStep && h.delayMs > 0 {
 		e.tags = h.dueUs
 		s.queues.level(h.delayMs).q.put(h.entry, e)
 		return nil
+	}
+	if h.kind == kindHalf {
+		s.halves.put(Half{Address: h.address, QueueOffset: v.QueueOffset(), StoreMs: v.StoreTime()})
 	}
 	if q == nil {
 		q = s.queues.get(v.Topic(), v.QueueID())

@@ -34,6 +34,9 @@ var (
 	// ErrTopicNotFound: the topic does not exist, or was created after the
 	// pending message that was to be delivered into it.
 	ErrTopicNotFound = errors.New("topic not found")
+	// ErrTransactionEnded: the transaction was committed or rolled back before,
+	// or there is no half message at that log address.
+	ErrTransactionEnded = errors.New("transaction has ended, or never began")
 	// ErrTooLarge: a record over the limit of one log entry.
 	ErrTooLarge = errors.New("record too large")
 	// ErrTooManyKVs: there are MaxKVs configuration values; none was added.

@@ -335,6 +335,11 @@ func recordCases(t *testing.T) []recordCase {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.Topic, m.QueueID, m.Properties = message.TransHalfTopic, 0, "TAGS\x01unpaid\x02TRAN_MSG\x01true\x02PGROUP\x01shop\x02REAL_TOPIC\x01orders\x02REAL_QID\x013\x02"
+	half, err := message.AppendRecord(nil, &m)
+	if err != nil {
+		t.Fatal(err)
+	}
 	table := func(c *tableChange) []byte {
 		b, err := json.Marshal(c)
 		if err != nil {
@@ -353,6 +358,10 @@ func recordCases(t *testing.T) []recordCase {
 		{"record-step-no-message", with(kindStep, func(h *header) {
 			h.flags, h.identity, h.delayMs, h.entry, h.head, h.dueUs = flagNoMessage, 4711, 10_000, 17, 17, due
 		}), []byte("bad checksum")},
+		{"record-half", with(kindHalf, func(h *header) { h.tagsCode = tags }), half},
+		{"record-end", with(kindEnd, func(h *header) { h.identity, h.tagsCode = 4711, tags }), plain},
+		{"record-end-pending", with(kindEnd, func(h *header) { h.identity, h.delayMs, h.entry, h.dueUs = 4711, 10_000, 17, due }), pending},
+		{"record-end-no-message", with(kindEnd, func(h *header) { h.flags, h.identity = flagNoMessage, 4711 }), []byte("rolled back")},
 		{"record-offsets", with(kindOffsets, nil), encodeOffsets(map[offsetKey]int64{{"billing", "orders", 300}: 1 << 40})},
 		{"record-offsets-reset", with(kindOffsets, func(h *header) { h.flags = flagReset }), encodeOffsets(map[offsetKey]int64{{"billing", "orders", 3}: 0})},
 		{"record-table-put-topic", with(kindTable, nil), table(&tableChange{PutTopic: &Topic{
@@ -420,7 +429,7 @@ func TestFormatRecord(t *testing.T) {
 			if !written {
 				t.Errorf("no golden record of kind %v", k)
 			}
-			s := &Store{replaying: true, tables: newTables(), offsets: newOffsetTable(), queues: newQueueSet(newQueueFiles(vfs.OS), t.TempDir())}
+			s := &Store{replaying: true, tables: newTables(), offsets: newOffsetTable(), halves: newHalfTable(), queues: newQueueSet(newQueueFiles(vfs.OS), t.TempDir())}
 			err := s.dispatch(&header{kind: k}, nil, nil)
 			if refused, want := errors.Is(err, ErrNewerFormat), c[3] == "reserved" && k != kindHole; refused != want {
 				t.Errorf("kind %v is %s, and a log that holds it is refused: %v", k, c[3], refused)
@@ -543,7 +552,7 @@ func TestFormatJSONKeys(t *testing.T) {
 	tables := docTables(t)
 	for name, v := range map[string]any{
 		"table": tableChange{}, "topic": Topic{}, "group": Group{}, "kv config": KVConfig{}, "checkpoint": checkpoint{},
-		"checkpoint offset": savedOffset{}, "checkpoint queue": savedQueue{}, "checkpoint level": savedLevel{},
+		"checkpoint offset": savedOffset{}, "checkpoint queue": savedQueue{}, "checkpoint level": savedLevel{}, "checkpoint half": Half{},
 	} {
 		var code, text []string
 		for i := range reflect.TypeOf(v).NumField() {

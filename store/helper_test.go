@@ -221,11 +221,12 @@ type state struct {
 	Topics  []Topic
 	Groups  []Group
 	Offsets map[string]map[int32]int64
+	Halves  []Half
 }
 
 func summary(t testing.TB, s *Store) state {
 	t.Helper()
-	st := state{Queues: map[string][2]int64{}, Levels: s.Levels(), Topics: s.Topics(), Groups: s.Groups(), Offsets: s.GroupOffsets("g")}
+	st := state{Queues: map[string][2]int64{}, Levels: s.Levels(), Topics: s.Topics(), Groups: s.Groups(), Offsets: s.GroupOffsets("g"), Halves: s.Halves()}
 	for _, q := range s.queues.all() {
 		if q.topic != "" {
 			a, b := q.bounds()

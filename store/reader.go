@@ -213,7 +213,7 @@ func (s *Store) ReadAt(address int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if (h.kind != kindMessage && h.kind != kindStep) || h.flags&flagNoMessage != 0 {
+	if !h.kind.holdsMessage() || h.flags&flagNoMessage != 0 {
 		return nil, ErrNotFound
 	}
 	return payload, nil

@@ -30,7 +30,7 @@ import (
 //	92  crc       u32  crc32c over all other bytes, payload included
 //	96  payload
 //
-// The payload of message, step, take, park, carry and move is a message in
+// The payload of message, step, take, park, carry, move, half and end is a message in
 // RocketMQ's stored layout (MessageDecoder), or a reason in UTF-8 where
 // nothing is delivered (flagNoMessage).
 const (
@@ -42,7 +42,7 @@ const (
 	maxRecord = 32 << 20
 )
 
-// flagNoMessage marks a step or take whose payload is a reason, not a message.
+// flagNoMessage marks a step, take or end whose payload is a reason, not a message.
 const flagNoMessage = 1
 
 // Kind says what a record is. Numbers are final.
@@ -62,15 +62,27 @@ const (
 	kindStatePart Kind = 8  // a part of the state, so that the front may go
 	kindHole      Kind = 9  // names a range of the log that is damaged
 	kindTable     Kind = 10 // a topic, group or configuration value set or deleted
+	kindHalf      Kind = 11 // a prepared message, whose transaction has not ended
+	kindEnd       Kind = 12 // a transaction ended: what its commit stores, or that it was rolled back
 )
 
 // String returns the kind's name.
 func (k Kind) String() string {
-	names := [...]string{"", "message", "step", "take", "park", "carry", "move", "offsets", "state part", "hole", "table"}
+	names := [...]string{"", "message", "step", "take", "park", "carry", "move", "offsets", "state part", "hole", "table", "half", "end"}
 	if k > 0 && int(k) < len(names) {
 		return names[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// holdsMessage reports whether records of the kind, without flagNoMessage, are
+// messages that queue entries point at.
+func (k Kind) holdsMessage() bool {
+	switch k {
+	case kindMessage, kindStep, kindHalf, kindEnd:
+		return true
+	}
+	return false
 }
 
 // header is the decoded fixed part of a record.

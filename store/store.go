@@ -29,6 +29,7 @@ type Store struct {
 	queues     *queueSet
 	tables     *tables
 	offsets    *offsetTable
+	halves     *halfTable
 	clock      *clock
 	writer     *writer
 	damage     onceSet
@@ -116,6 +117,7 @@ func (s *Store) forget() {
 	s.queues = newQueueSet(s.queueFiles, filepath.Join(s.opts.Dir, "consumequeue"))
 	s.tables = newTables()
 	s.offsets = newOffsetTable()
+	s.halves = newHalfTable()
 	s.clock = &clock{wall: s.opts.Now}
 }
 

@@ -45,6 +45,7 @@ type writer struct {
 	staged   []staged
 	touched  []*queue
 	heads    []*level
+	ended    map[int64]bool // transactions that the group ends
 	arrivals []arriving
 	told     []Arrival // what OnArrive is given
 }
@@ -299,8 +300,16 @@ func (w *writer) stage(m *Message, nowNs int64) error {
 		if err := w.judgeStep(m, &st); err != nil {
 			return err
 		}
+	case m.Ends:
+		h.kind = kindEnd
+		if err := w.judgeEnd(m, &st); err != nil {
+			return err
+		}
 	default:
 		h.kind = kindMessage
+		if m.Half {
+			h.kind = kindHalf
+		}
 		if _, ok := w.s.tables.topic(m.Topic); !ok {
 			return fmt.Errorf("%w: %q", ErrTopicNotFound, m.Topic)
 		}
@@ -348,7 +357,7 @@ func (w *writer) judgeStep(m *Message, st *staged) error {
 // place gives a message its number in its queue or level.
 func (w *writer) place(m *Message, st *staged, nowNs int64) *queue {
 	var q *queue
-	if m.Delay > 0 && !m.Step {
+	if m.Delay > 0 && !m.Step && !m.Half {
 		l := w.s.queues.level(m.Delay.Milliseconds())
 		q = l.q
 		st.level = l
@@ -356,6 +365,8 @@ func (w *writer) place(m *Message, st *staged, nowNs int64) *queue {
 		// Rounded up: never due before the very instant of the send + delay.
 		st.h.dueUs = (nowNs+999)/1000 + l.delayMs*1000
 		m.Appended.DueUs = st.h.dueUs
+	} else if m.Half {
+		q = w.s.queues.get(message.TransHalfTopic, 0)
 	} else {
 		q = w.s.queues.get(m.Topic, m.QueueID)
 	}
@@ -377,7 +388,7 @@ func (w *writer) dispatch() {
 	for i := range w.staged {
 		st := &w.staged[i]
 		first := false
-		if st.h.kind == kindMessage && st.level != nil {
+		if st.h.kind != kindStep && st.level != nil {
 			_, next := st.q.bounds()
 			first = next == st.level.headNow()
 		}
@@ -439,6 +450,7 @@ func (w *writer) settle(err error) {
 		}
 	}
 	w.touched, w.heads = w.touched[:0], w.heads[:0]
+	clear(w.ended)
 	w.arrivals = w.arrivals[:0]
 	clear(w.staged)
 	w.staged = w.staged[:0]
