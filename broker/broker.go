@@ -42,7 +42,8 @@ const (
 
 // Broker is one broker with its name server. See the package comment.
 //
-// Goroutines of its own: one for housekeeping. Those of its connections, held
+// Goroutines of its own: one for housekeeping, one for the check-back of
+// transactions. Those of its connections, held
 // pulls, scheduler and store are started and ended with it.
 type Broker struct {
 	opts      Options
@@ -60,6 +61,7 @@ type Broker struct {
 	locks     queueLocks
 	resets    resets
 	exprs     expressions
+	checks    checks
 	sends     budget         // bytes of sends in the store's hands
 	lock      *store.DirLock // of the directory, until the store has it
 	store     *store.Store
@@ -90,6 +92,7 @@ func New(opts Options) (*Broker, error) {
 	b := &Broker{opts: opts, log: opts.Logger, levels: levels, stop: make(chan struct{})}
 	b.brokerIDText = strconv.FormatInt(opts.BrokerID, 10)
 	b.server.b = b
+	b.checks.wake = make(chan struct{}, 1)
 	b.sends.init(maxSendBytes)
 	return b, nil
 }
@@ -140,6 +143,7 @@ func (b *Broker) start(ctx context.Context) error {
 	b.tables = newTables(b.store, &b.opts)
 	b.scheduler.Start(b.store)
 	b.work.Go(b.housekeep)
+	b.work.Go(b.checkTransactions)
 	b.state.Store(stateRunning)
 	for _, addr := range b.Addrs() {
 		b.log.Info("serving", "addr", addr)

@@ -14,8 +14,7 @@
 //
 // A send is answered with success only when the store has it as the flush mode
 // promises. A delay level is honoured or refused, never dropped: what the
-// broker cannot do yet – TIMER_ properties, transactions – is refused with code
-// 13. An answer other than success names the value and what is allowed. What
+// broker cannot do yet – TIMER_ properties – is refused with code 13. An answer other than success names the value and what is allowed. What
 // is not known is answered with code 3, and the connection goes on; bytes that
 // are no frame end it. While the store is loading, everything is answered with
 // 14, never with "no offset", which makes clients begin anew.
@@ -61,6 +60,8 @@
 //	33           VIEW_MESSAGE_BY_ID                                      view.go
 //	34 35 46     HEART_BEAT, UNREGISTER_CLIENT, CHECK_CLIENT_CONFIG      heartbeat.go
 //	36           CONSUMER_SEND_MSG_BACK                                  sendback.go
+//	37 39        END_TRANSACTION; CHECK_TRANSACTION_STATE is sent to the
+//	             producers                        transaction.go checkback.go
 //	38 40        GET_CONSUMER_LIST_BY_GROUP; NOTIFY_CONSUMER_IDS_CHANGED
 //	             is sent to the members                                  heartbeat.go
 //	41 42        LOCK_BATCH_MQ, UNLOCK_BATCH_MQ                          heartbeat.go
@@ -97,6 +98,9 @@
 //     last did, gets everything, as clients compare tags themselves. RocketMQ
 //     refuses it (24, 25) until the next heartbeat; here only SQL92 waits.
 //   - SQL92 filters need no setting (enablePropertyFilter).
+//   - A transaction ends once: what ends it again is refused (1). RocketMQ stores
+//     a second commit as a second message. Half messages are not written again
+//     at each check; a batch cannot be prepared (13).
 //   - A reset tells the members (220) as well as sending their pulls to the new
 //     position (21), and ignores commits until one is there.
 //   - A group's first commit creates it, as its first pull does.

@@ -56,6 +56,8 @@ func answerTo(err error) (code int, remark string) {
 		return remoting.ServiceNotAvailable, "service not available now: " + err.Error()
 	case errors.Is(err, store.ErrBusy):
 		return remoting.SystemBusy, "broker busy: " + err.Error()
+	case errors.Is(err, store.ErrTransactionEnded):
+		return remoting.SystemError, "Find prepared transaction message failed: " + err.Error()
 	case errors.Is(err, store.ErrTopicNotFound):
 		return remoting.TopicNotExist, err.Error()
 	case errors.Is(err, schedule.ErrBadDelay), errors.Is(err, schedule.ErrPropertiesTooLong),

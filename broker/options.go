@@ -83,6 +83,13 @@ type Options struct {
 	// MaxMessageSize bounds a message's body in bytes, at most 15 MiB;
 	// DefaultMaxMessageSize (4 MiB) by default.
 	MaxMessageSize int
+	// TransactionTimeout is how old a transaction is before its producer is
+	// asked about it; 6 s by default. TransactionInterval is the time between
+	// two questions; 30 s by default. After TransactionChecks of them, 15 by
+	// default, the message goes to TRANS_CHECK_MAX_TIME_TOPIC.
+	TransactionTimeout  time.Duration
+	TransactionInterval time.Duration
+	TransactionChecks   int
 	// IdleTimeout closes connections on which nothing arrived for so long;
 	// DefaultIdleTimeout (120 s, as RocketMQ) by default.
 	IdleTimeout time.Duration
@@ -149,6 +156,24 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.MaxMessageSize < 1 || o.MaxMessageSize > maxMessageSizeLimit {
 		return o, fmt.Errorf("broker: MaxMessageSize is %d: 1 to %d is allowed", o.MaxMessageSize, maxMessageSizeLimit)
+	}
+	for _, n := range []struct {
+		field string
+		value *time.Duration
+		def   time.Duration
+	}{{"TransactionTimeout", &o.TransactionTimeout, defaultTransactionTimeout}, {"TransactionInterval", &o.TransactionInterval, defaultTransactionInterval}} {
+		if *n.value == 0 {
+			*n.value = n.def
+		}
+		if *n.value < 0 {
+			return o, fmt.Errorf("broker: %s is %v: a positive duration is allowed", n.field, *n.value)
+		}
+	}
+	if o.TransactionChecks == 0 {
+		o.TransactionChecks = defaultTransactionChecks
+	}
+	if o.TransactionChecks < 0 {
+		return o, fmt.Errorf("broker: TransactionChecks is %d: 1 or more is allowed", o.TransactionChecks)
 	}
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = DefaultIdleTimeout

@@ -67,6 +67,12 @@ func sendMessage(b *Broker, c *conn, req *remoting.Command, mayBlock bool) error
 		s.put()
 		return err
 	}
+	if s.msgs[0].Half {
+		if err := b.halfTopic(mayBlock); err != nil {
+			s.put()
+			return err
+		}
+	}
 	s.queueID = m.QueueID
 	s.Messages = s.msgs[:1]
 	s.arena = s.msgs[0].Record[:0]
@@ -104,6 +110,10 @@ func (b *Broker) sendBatch(c *conn, req *remoting.Command, h *remoting.SendHeade
 			s.put()
 			code, remark := answerTo(err)
 			return refuse(code, "message %d of %d: %s", i+1, len(entries), remark)
+		}
+		if s.Messages[i].Half {
+			s.put()
+			return refuse(remoting.MessageIllegal, "message %d of %d: a batch cannot be part of a transaction (%s)", i+1, len(entries), message.PropertyTransactionPrepared)
 		}
 		r := s.Messages[i].Record
 		free = r[len(r):]
@@ -218,7 +228,8 @@ func (b *Broker) newMessage(c *conn, h *remoting.SendHeader, t *store.Topic) mes
 }
 
 // prepare checks a message's properties and makes its record, in dst's memory
-// if that is enough. A message with a delay level becomes a pending one.
+// if that is enough. A message with a delay level becomes a pending one, a
+// prepared one the half message of a transaction.
 func (b *Broker) prepare(dst []byte, m *message.Message) (store.Message, error) {
 	if n := len(m.Properties); n > message.MaxProperties {
 		return store.Message{}, refuse(remoting.MessageIllegal, "properties are %d bytes long, at most %d are allowed", n, message.MaxProperties)
@@ -227,9 +238,6 @@ func (b *Broker) prepare(dst []byte, m *message.Message) (store.Message, error) 
 	p.scan(m.Properties)
 	if p.timer != "" {
 		return store.Message{}, refuse(remoting.MessageIllegal, "property %s: timer messages are not supported, use a delay level (%s)", p.timer, message.PropertyDelay)
-	}
-	if p.prepared || message.TransactionType(m.SysFlag) == message.TransactionPrepared {
-		return store.Message{}, refuse(remoting.MessageIllegal, "transaction messages are not supported")
 	}
 	if p.reserved {
 		m.Properties = message.RemoveProperties(m.Properties, message.PropertyRealTopic, message.PropertyRealQueueID, message.PropertyPopCK)
@@ -241,6 +249,11 @@ func (b *Broker) prepare(dst []byte, m *message.Message) (store.Message, error) 
 			return store.Message{}, err
 		}
 		level = b.levels.Clamp(n)
+	}
+	// What is committed, or sent back by a consumer, still says that it was
+	// prepared.
+	if (p.prepared || message.TransactionType(m.SysFlag) == message.TransactionPrepared) && m.PreparedTransactionOffset == 0 && m.ReconsumeTimes == 0 {
+		return b.half(dst, m, &p)
 	}
 	if level > 0 {
 		return b.levels.Pending(dst[:0], m, level)
@@ -265,6 +278,7 @@ type sendProperties struct {
 	// timer is the name of a TIMER_ property.
 	timer    string
 	prepared bool
+	group    string // PGROUP
 	// reserved: there are properties that only the broker sets.
 	reserved bool
 }
@@ -292,6 +306,8 @@ func (p *sendProperties) scan(props string) {
 			p.tags = value
 		case message.PropertyTransactionPrepared:
 			p.prepared = strings.EqualFold(value, "true")
+		case message.PropertyProducerGroup:
+			p.group = value
 		case message.PropertyRealTopic, message.PropertyRealQueueID, message.PropertyPopCK:
 			p.reserved = true
 		default:
@@ -369,6 +385,9 @@ func (s *send) answer(_ *store.Batch, err error) {
 		}
 	}
 	c, size := s.c, s.size
+	if err == nil && s.Messages[0].Half {
+		c.b.began(&s.Messages[0])
+	}
 	if !s.oneway {
 		s.fill(err)
 		c.write(&s.resp)

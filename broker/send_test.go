@@ -154,7 +154,7 @@ func TestBatch(t *testing.T) {
 		want string
 	}{
 		{"timer in the third", batchOf(t, "", "", props("TIMER_DELAY_MS", "5000")), "message 3 of 3: property TIMER_DELAY_MS"},
-		{"transaction", batchOf(t, props("TRAN_MSG", "true")), "message 1 of 1: transaction"},
+		{"transaction", batchOf(t, props("TRAN_MSG", "true")), "message 1 of 1: property PGROUP"},
 		{"empty", nil, "batch of 0 messages"},
 		{"torn", batchOf(t, "", "")[:30], "malformed"},
 		{"too many", batchOf(t, make([]string, maxBatch+1)...), fmt.Sprintf("batch of %d messages: 1 to %d", maxBatch+1, maxBatch)},
@@ -221,9 +221,10 @@ func TestUnsupported(t *testing.T) {
 		{sendFields("t", 0, props("TIMER_DELAY_MS", "60000.0")), "TIMER_DELAY_MS"},
 		{sendFields("t", 0, props("TIMER_DELAY_SEC", "1", "DELAY", "3")), "TIMER_DELAY_SEC"},
 		{sendFields("t", 0, props("TIMER_DEL_UNIQKEY", "x")), "TIMER_DEL_UNIQKEY"},
-		{sendFields("t", 0, props("TRAN_MSG", "true")), "transaction"},
-		{sendFields("t", 0, props("TRAN_MSG", "TRUE", "DELAY", "3")), "transaction"},
-		{sendFields("t", 0, "", "f", message.TransactionPrepared), "transaction"},
+		{sendFields("t", 0, props("TRAN_MSG", "true")), "PGROUP"},
+		{sendFields("t", 0, props("TRAN_MSG", "TRUE", "DELAY", "3")), "PGROUP"},
+		{sendFields("t", 0, props("TRAN_MSG", "true", "PGROUP", "p", "DELAY", "x")), "DELAY"},
+		{sendFields("t", 0, "", "f", message.TransactionPrepared), "PGROUP"},
 	} {
 		if resp := c.want(remoting.MessageIllegal, remoting.ReqSendMessageV2, test.f, []byte("x")); !strings.Contains(resp.Remark, test.want) {
 			t.Errorf("remark %q, want %q in it", resp.Remark, test.want)

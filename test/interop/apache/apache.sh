@@ -29,6 +29,8 @@ diskMaxUsedSpaceRatio=99
 messageDelayLevel=$levels
 autoCreateTopicEnable=true
 defaultTopicQueueNums=8
+transactionTimeOut=1000
+transactionCheckInterval=1000
 C
   [ $# = 2 ] || printf '%s\n' "${@:3}"
 }

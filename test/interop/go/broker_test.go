@@ -21,6 +21,8 @@ const levels = 8
 const conf = `messageDelayLevel=1s 2s 3s 4s 5s 6s 7s 8s
 brokerName=broker-a
 defaultTopicQueueNums=8
+transactionTimeOut=1000
+transactionCheckInterval=1000
 `
 
 // foreign names the broker that runs already, if there is one; its name

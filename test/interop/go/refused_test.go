@@ -6,7 +6,6 @@ import (
 
 	rocketmq "github.com/apache/rocketmq-client-go/v2"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
-	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
 // What TideMQ cannot do yet it refuses with code 13 and the reason, and never
@@ -16,7 +15,7 @@ const refusal = "CODE: 13, DESC: "
 func onlyTideMQ(t *testing.T) {
 	t.Helper()
 	if foreign != "" {
-		t.Skip("Apache RocketMQ supports timers and transactions")
+		t.Skip("Apache RocketMQ supports timers")
 	}
 }
 
@@ -43,34 +42,4 @@ func TestTimersAreRefused(t *testing.T) {
 		}
 	}
 	onlyPlain(t, p, queues)
-}
-
-type commitAll struct{}
-
-func (commitAll) ExecuteLocalTransaction(*primitive.Message) primitive.LocalTransactionState {
-	return primitive.CommitMessageState
-}
-
-func (commitAll) CheckLocalTransaction(*primitive.MessageExt) primitive.LocalTransactionState {
-	return primitive.CommitMessageState
-}
-
-func TestTransactionsAreRefused(t *testing.T) {
-	t.Parallel()
-	onlyTideMQ(t)
-	queues := newTopic(t, sharedAddr, "transaction", 1)
-	tp, err := rocketmq.NewTransactionProducer(commitAll{}, producer.WithNsResolver(resolver(sharedAddr)),
-		producer.WithGroupName(unique("transaction")), producer.WithInstanceName(instance()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tp.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tp.Shutdown() })
-	_, err = tp.SendMessageInTransaction(t.Context(), newMessage(queues[0].Topic, "Tag", "prepared"))
-	if err == nil || !strings.Contains(err.Error(), refusal) {
-		t.Errorf("got %v, want a refusal with code 13", err)
-	}
-	onlyPlain(t, newProducer(t, sharedAddr), queues)
 }

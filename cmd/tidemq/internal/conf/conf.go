@@ -37,6 +37,9 @@ type File struct {
 	topicQueues   int
 	noAutoTopic   bool
 	noAutoGroup   bool
+	transTimeout  time.Duration
+	transInterval time.Duration
+	transChecks   int
 	idle          time.Duration
 	listenPort    int
 	bind          string
@@ -146,6 +149,7 @@ func (f *File) Apply(o *broker.Options) {
 	}
 	o.DisableAutoCreateTopic = f.noAutoTopic
 	o.DisableAutoCreateGroup = f.noAutoGroup
+	o.TransactionTimeout, o.TransactionInterval, o.TransactionChecks = f.transTimeout, f.transInterval, f.transChecks
 	if listen := f.listen(); len(listen) > 0 {
 		o.Listen = listen
 	}

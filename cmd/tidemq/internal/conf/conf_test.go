@@ -50,6 +50,9 @@ func TestValues(t *testing.T) {
 		{"message size", "maxMessageSize=4194304", broker.Options{MaxMessageSize: 4 << 20}},
 		{"largest message size", "maxMessageSize=15728640", broker.Options{MaxMessageSize: 15 << 20}},
 		{"queues", "defaultTopicQueueNums=16", broker.Options{DefaultTopicQueues: 16}},
+		{"transactions", "transactionTimeOut=1500\ntransactionCheckInterval=2000\ntransactionCheckMax=3", broker.Options{
+			TransactionTimeout: 1500 * time.Millisecond, TransactionInterval: 2 * time.Second, TransactionChecks: 3,
+		}},
 		{"most queues", "defaultTopicQueueNums=8192", broker.Options{DefaultTopicQueues: 8192}},
 		{"no topics by themselves", "autoCreateTopicEnable=false", broker.Options{DisableAutoCreateTopic: true}},
 		{"topics by themselves", "autoCreateTopicEnable=TRUE", broker.Options{}},
@@ -98,6 +101,8 @@ func TestBadValues(t *testing.T) {
 		{"maxMessageSize=15728641", "1 to 15728640 (bytes)"},
 		{"maxMessageSize=99999999999999999999", "1 to 15728640 (bytes)"},
 		{"defaultTopicQueueNums=0", "1 to 8192"},
+		{"transactionTimeOut=0", "1 to 86400000"},
+		{"transactionCheckMax=1001", "1 to 1000"},
 		{"defaultTopicQueueNums=8193", "1 to 8192"},
 		{"autoCreateTopicEnable=1", "true and false"},
 		{"autoCreateSubscriptionGroup=", "true and false"},

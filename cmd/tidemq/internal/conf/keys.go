@@ -63,6 +63,11 @@ var keys = map[string]key{
 	"autoCreateTopicEnable":       set(boolean, func(f *File, v bool) { f.noAutoTopic = !v }),
 	"autoCreateSubscriptionGroup": set(boolean, func(f *File, v bool) { f.noAutoGroup = !v }),
 
+	// Transactions.
+	"transactionTimeOut":       set(number(1, 86_400_000, "milliseconds"), func(f *File, v int) { f.transTimeout = time.Duration(v) * time.Millisecond }),
+	"transactionCheckInterval": set(number(1, 86_400_000, "milliseconds"), func(f *File, v int) { f.transInterval = time.Duration(v) * time.Millisecond }),
+	"transactionCheckMax":      set(number(1, 1000, "times"), func(f *File, v int) { f.transChecks = v }),
+
 	// What would be dangerous to ignore: the file asks to keep somebody out.
 	"aclEnable":             only("false", "access control is not there yet, everybody who connects may do everything"),
 	"authenticationEnabled": only("false", "authentication is not there yet, everybody who connects may do everything"),

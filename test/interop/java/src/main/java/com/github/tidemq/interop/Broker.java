@@ -19,7 +19,8 @@ import org.junit.jupiter.api.Assumptions;
 final class Broker implements AutoCloseable {
     /** The shortened table of the shared broker: level n is due after n seconds. */
     static final int LEVELS = 8;
-    private static final String CONF = "messageDelayLevel=1s 2s 3s 4s 5s 6s 7s 8s\nbrokerName=broker-a\ndefaultTopicQueueNums=8\n";
+    private static final String CONF = "messageDelayLevel=1s 2s 3s 4s 5s 6s 7s 8s\nbrokerName=broker-a\ndefaultTopicQueueNums=8\n"
+        + "transactionTimeOut=1000\ntransactionCheckInterval=1000\n";
     private static final String ENDPOINT = System.getenv("TIDEMQ_INTEROP_ADDR");
     private static final String BINARY = System.getenv("TIDEMQ_BIN");
 

@@ -169,8 +169,7 @@ public final class Capture {
         Message timer = message(topic, "timer", 0);
         timer.setDelayTimeMs(2_000);
         attempt("a timer", () -> producer.send(timer));
-        TransactionMQProducer t = clients.transactionProducer();
-        t.setTransactionListener(new TransactionListener() {
+        TransactionMQProducer t = clients.transactionProducer(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message m, Object arg) {
                 return LocalTransactionState.COMMIT_MESSAGE;

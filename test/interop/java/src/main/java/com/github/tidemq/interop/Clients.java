@@ -17,6 +17,7 @@ import org.apache.rocketmq.client.consumer.store.OffsetStore;
 import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -66,8 +67,9 @@ final class Clients implements AutoCloseable {
         return start(p);
     }
 
-    TransactionMQProducer transactionProducer() throws MQClientException {
+    TransactionMQProducer transactionProducer(TransactionListener listener) throws MQClientException {
         TransactionMQProducer p = new TransactionMQProducer(unique("producer"));
+        p.setTransactionListener(listener);
         return start(p);
     }
 

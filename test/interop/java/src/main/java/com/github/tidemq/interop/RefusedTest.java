@@ -1,7 +1,6 @@
 package com.github.tidemq.interop;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -9,13 +8,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.function.Consumer;
 import org.apache.rocketmq.client.exception.MQBrokerException;
-import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
-import org.apache.rocketmq.client.producer.LocalTransactionState;
-import org.apache.rocketmq.client.producer.TransactionListener;
-import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.message.Message;
-import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeEach;
@@ -29,7 +23,7 @@ class RefusedTest {
 
     @BeforeEach
     void onlyTideMQ() {
-        Assumptions.assumeFalse(Broker.isForeign(), "Apache RocketMQ supports timers and transactions");
+        Assumptions.assumeFalse(Broker.isForeign(), "Apache RocketMQ supports timers");
     }
 
     private static Message message(String topic, String key) {
@@ -59,31 +53,6 @@ class RefusedTest {
             assertEquals(MESSAGE_ILLEGAL, e.getResponseCode(), e.getErrorMessage());
             assertTrue(e.getErrorMessage().contains("TIMER_"), "the reason names the property: " + e.getErrorMessage());
         }
-        producer.send(message(topic, "plain"));
-        assertEquals(1, producer.maxOffset(queues.get(0)), "only the plain message is there");
-    }
-
-    @Test
-    void transactions(Clients clients) throws Exception {
-        TransactionMQProducer producer = clients.transactionProducer();
-        producer.setTransactionListener(new TransactionListener() {
-            @Override
-            public LocalTransactionState executeLocalTransaction(Message m, Object arg) {
-                return LocalTransactionState.COMMIT_MESSAGE;
-            }
-
-            @Override
-            public LocalTransactionState checkLocalTransaction(MessageExt m) {
-                return LocalTransactionState.COMMIT_MESSAGE;
-            }
-        });
-        String topic = Clients.unique("transaction");
-        List<MessageQueue> queues = clients.topic(producer, topic, 1);
-        MQClientException refused = assertThrows(MQClientException.class,
-            () -> producer.sendMessageInTransaction(message(topic, "prepared"), null));
-        MQBrokerException e = brokerException(refused);
-        assertEquals(MESSAGE_ILLEGAL, e.getResponseCode(), e.getErrorMessage());
-        assertNotNull(e.getErrorMessage());
         producer.send(message(topic, "plain"));
         assertEquals(1, producer.maxOffset(queues.get(0)), "only the plain message is there");
     }
