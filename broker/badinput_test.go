@@ -219,7 +219,7 @@ func TestUnknownRequest(t *testing.T) {
 	for _, header := range []byte{remoting.HeaderJSON, remoting.HeaderRocketMQ} {
 		c := dial(t, b)
 		c.headerType = header
-		for _, code := range []int{0, 12, 103, 324, 9999, 32767} {
+		for _, code := range []int{0, 12, 103, 9999, 32767} {
 			resp := c.want(remoting.RequestCodeNotSupported, code, fields("x", "y"), []byte("z"))
 			if !strings.Contains(resp.Remark, "not supported") {
 				t.Errorf("code %d: remark %q", code, resp.Remark)

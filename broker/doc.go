@@ -74,6 +74,8 @@
 //	206 224      GET_ALL_TOPIC_LIST_FROM_NAMESERVER, GET_TOPICS_BY_…     route.go
 //	220 222      INVOKE_BROKER_TO_RESET_OFFSET; members on-line are sent
 //	             RESET_CONSUMER_CLIENT_OFFSET                            reset.go
+//	324 325 326  SEND_REPLY_MESSAGE, _V2; PUSH_REPLY_MESSAGE_TO_CLIENT is
+//	             sent to the client that asked                        reply.go
 //	300          QUERY_TOPIC_CONSUME_BY_WHO                              stats.go
 //	307 309      GET_CONSUMER_RUNNING_INFO, CONSUME_MESSAGE_DIRECTLY,
 //	             asked of the client                                     relay.go
@@ -86,8 +88,8 @@
 //
 // # Where it differs from RocketMQ
 //
-//   - Properties are stored as the sender wrote them. RocketMQ adds UNIQ_KEY,
-//     CLUSTER, MSG_REGION and TRACE_ON. REAL_TOPIC, REAL_QID and POP_CK of a
+//   - Properties are stored as the sender wrote them, and a request for a reply
+//     with CLUSTER. RocketMQ adds UNIQ_KEY, CLUSTER, MSG_REGION and TRACE_ON. REAL_TOPIC, REAL_QID and POP_CK of a
 //     sender are taken out: they are the broker's own.
 //   - A commit beyond the queue's end, or negative, is refused (29), so that
 //     nobody's backlog is negative.

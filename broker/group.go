@@ -286,6 +286,21 @@ func (r *registry) producerGroup(group string) []*clientInfo {
 	return sortedClients(r.producers[group])
 }
 
+// producer returns the connection of the producer with a client id, nil when
+// there is none.
+func (r *registry) producer(clientID string) *conn {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, m := range r.producers {
+		for c, info := range m {
+			if info.id == clientID {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
 func sortedClients(m map[*conn]*clientInfo) []*clientInfo {
 	list := make([]*clientInfo, 0, len(m))
 	for _, info := range m {

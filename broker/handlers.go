@@ -15,6 +15,8 @@ func handlerFor(code int) (handler, bool) {
 		return handler{serve: pullMessage, borrows: true}, true
 	case remoting.ReqConsumerSendMsgBack:
 		return handler{serve: sendBack}, true
+	case remoting.ReqSendReplyMessage, remoting.ReqSendReplyMessageV2: // reply.go
+		return handler{serve: sendReply, apart: true}, true
 	case remoting.ReqEndTransaction: // transaction.go
 		return handler{serve: endTransaction, apart: true}, true
 	case remoting.ReqViewMessageByID:

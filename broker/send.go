@@ -239,6 +239,10 @@ func (b *Broker) prepare(dst []byte, m *message.Message) (store.Message, error) 
 	if p.timer != "" {
 		return store.Message{}, refuse(remoting.MessageIllegal, "property %s: timer messages are not supported, use a delay level (%s)", p.timer, message.PropertyDelay)
 	}
+	if p.asks && !p.hasCluster {
+		// Who replies goes by it.
+		m.Properties = string(message.AppendProperty([]byte(m.Properties), message.PropertyCluster, b.opts.ClusterName))
+	}
 	if p.reserved {
 		m.Properties = message.RemoveProperties(m.Properties, message.PropertyRealTopic, message.PropertyRealQueueID, message.PropertyPopCK)
 	}
@@ -279,6 +283,8 @@ type sendProperties struct {
 	timer    string
 	prepared bool
 	group    string // PGROUP
+	// asks: the sender waits for a reply.
+	asks, hasCluster bool
 	// reserved: there are properties that only the broker sets.
 	reserved bool
 }
@@ -306,6 +312,10 @@ func (p *sendProperties) scan(props string) {
 			p.tags = value
 		case message.PropertyTransactionPrepared:
 			p.prepared = strings.EqualFold(value, "true")
+		case message.PropertyReplyToClient:
+			p.asks = true
+		case message.PropertyCluster:
+			p.hasCluster = true
 		case message.PropertyProducerGroup:
 			p.group = value
 		case message.PropertyRealTopic, message.PropertyRealQueueID, message.PropertyPopCK:

@@ -46,6 +46,7 @@ type tables struct {
 	autoTopic  bool
 	autoGroup  bool
 	autoQueues int32
+	replyTopic string // of the cluster
 
 	// change is held from the look to the end of a change.
 	change sync.Mutex
@@ -61,6 +62,7 @@ func newTables(s metaStore, o *Options) *tables {
 		autoTopic:  !o.DisableAutoCreateTopic,
 		autoGroup:  !o.DisableAutoCreateGroup,
 		autoQueues: int32(o.DefaultTopicQueues),
+		replyTopic: o.ClusterName + replyTopicSuffix,
 		topics:     make(map[string]*store.Topic),
 		groups:     make(map[string]*store.Group),
 	}
@@ -119,7 +121,20 @@ func (t *tables) routed(name string) *store.Topic {
 	if name == message.TBW102 {
 		return t.defaultTopic()
 	}
+	if topic := t.builtin(name); topic != nil {
+		return topic
+	}
 	return t.unrecordedRetry(name)
+}
+
+// builtin returns a topic that clients count upon, and which is there by its
+// first use: that of traces, and that of replies.
+func (t *tables) builtin(name string) *store.Topic {
+	if name != message.TraceTopic && name != t.replyTopic {
+		return nil
+	}
+	topic := internalTopic(strings.Clone(name))
+	return &topic
 }
 
 // readable returns a topic that may be pulled from.
@@ -165,6 +180,9 @@ func retryTopic(g *store.Group) *store.Topic {
 // default topic as RocketMQ `TopicConfigManager.createTopicInSendMessageMethod`.
 // It may block until the topic is durable.
 func (t *tables) createForSend(name, defaultTopic string, queues int32) (*store.Topic, error) {
+	if topic := t.builtin(name); topic != nil {
+		return t.createTopic(*topic)
+	}
 	from := t.topic(defaultTopic)
 	if defaultTopic == message.TBW102 || defaultTopic == "" {
 		from = t.defaultTopic()

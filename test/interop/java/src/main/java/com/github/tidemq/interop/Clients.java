@@ -59,6 +59,12 @@ final class Clients implements AutoCloseable {
         return start(p);
     }
 
+    DefaultMQProducer producer(Setup<DefaultMQProducer> setup) throws Exception {
+        DefaultMQProducer p = new DefaultMQProducer(unique("producer"));
+        setup.apply(p);
+        return start(p);
+    }
+
     /** One whose sends are tried once, so that the test knows each attempt's outcome. */
     DefaultMQProducer singleAttemptProducer() throws MQClientException {
         DefaultMQProducer p = new DefaultMQProducer(unique("producer"));
