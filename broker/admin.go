@@ -2,9 +2,7 @@ package broker
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
-	"strconv"
 	"strings"
 
 	"github.com/tidemq/tidemq/internal/message"
@@ -164,19 +162,62 @@ func oneGroupConfig(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 // updateGroup serves UPDATE_AND_CREATE_SUBSCRIPTIONGROUP. What the body leaves
 // out has RocketMQ's defaults.
 func updateGroup(b *Broker, c *conn, req *remoting.Command, _ bool) error {
-	config := groupConfigOf(defaultGroup(""))
-	if err := decodeJSON(req.Body, &config); err != nil {
+	config, err := parseGroup(req.Body)
+	if err != nil {
 		return err
+	}
+	if err := b.putGroup(config); err != nil {
+		return err
+	}
+	c.reply(req, req.Reply(remoting.Success, ""))
+	return nil
+}
+
+// updateGroups serves UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: all are checked
+// before the first is changed.
+func updateGroups(b *Broker, c *conn, req *remoting.Command, _ bool) error {
+	var body struct {
+		List []json.RawMessage `json:"groupConfigList"`
+	}
+	if err := decodeJSON(req.Body, &body); err != nil {
+		return err
+	}
+	configs := make([]groupConfig, len(body.List))
+	for i, text := range body.List {
+		var err error
+		if configs[i], err = parseGroup(text); err != nil {
+			return err
+		}
+	}
+	for _, config := range configs {
+		if err := b.putGroup(config); err != nil {
+			return err
+		}
+	}
+	c.reply(req, req.Reply(remoting.Success, ""))
+	return nil
+}
+
+// parseGroup reads a group's settings and checks them.
+func parseGroup(body []byte) (groupConfig, error) {
+	config := groupConfigOf(defaultGroup(""))
+	if err := decodeJSON(body, &config); err != nil {
+		return config, err
 	}
 	if err := message.ValidateGroup(config.Name); err != nil {
-		return err
+		return config, err
 	}
 	if config.RetryQueues < 0 || config.RetryQueues > maxQueues {
-		return refuse(remoting.InvalidParameter, "retryQueueNums is %d: 0 to %d is allowed", config.RetryQueues, maxQueues)
+		return config, refuse(remoting.InvalidParameter, "retryQueueNums is %d: 0 to %d is allowed", config.RetryQueues, maxQueues)
 	}
 	if config.RetryMaxTimes < -1 {
-		return refuse(remoting.InvalidParameter, "retryMaxTimes is %d: -1 or more is allowed", config.RetryMaxTimes)
+		return config, refuse(remoting.InvalidParameter, "retryMaxTimes is %d: -1 or more is allowed", config.RetryMaxTimes)
 	}
+	return config, nil
+}
+
+// putGroup creates or changes a group. It may block.
+func (b *Broker) putGroup(config groupConfig) error {
 	g := store.Group{
 		Name: config.Name, ConsumeEnable: config.ConsumeEnable, ConsumeFromMinEnable: config.ConsumeFromMinEnable,
 		BroadcastEnable: config.BroadcastEnable, OrderlyEnable: config.Orderly, RetryQueues: config.RetryQueues,
@@ -186,21 +227,23 @@ func updateGroup(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	if old := b.tables.group(config.Name); old != nil {
 		g.Attributes = maps.Clone(old.Attributes)
 	}
+	changes := attributesOf(config.Attributes)
+	changes.apply(&g.Attributes)
+	return b.tables.putGroup(g)
+}
+
+// attributesOf reads the changes of attributes in a body: "+key" and "key" set
+// one, "-key" removes it.
+func attributesOf(m map[string]string) attributeChanges {
 	changes := attributeChanges{set: map[string]string{}}
-	for key, value := range config.Attributes {
-		switch {
-		case strings.HasPrefix(key, "-"):
+	for key, value := range m {
+		if strings.HasPrefix(key, "-") {
 			changes.remove = append(changes.remove, key[1:])
-		default:
+		} else {
 			changes.set[strings.TrimPrefix(key, "+")] = value
 		}
 	}
-	changes.apply(&g.Attributes)
-	if err := b.tables.putGroup(g); err != nil {
-		return err
-	}
-	c.reply(req, req.Reply(remoting.Success, ""))
-	return nil
+	return changes
 }
 
 // deleteGroup serves DELETE_SUBSCRIPTIONGROUP. A group's offsets go with it,
@@ -213,41 +256,7 @@ func deleteGroup(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	if err := b.tables.deleteGroup(name); err != nil {
 		return err
 	}
+	b.stats.dropGroup(name)
 	c.reply(req, req.Reply(remoting.Success, ""))
-	return nil
-}
-
-// brokerConfig serves GET_BROKER_CONFIG: what is in force, as lines of
-// RocketMQ's keys.
-func brokerConfig(b *Broker, c *conn, req *remoting.Command, _ bool) error {
-	flush := store.SyncFlush
-	if b.opts.Flush == AsyncFlush {
-		flush = store.AsyncFlush
-	}
-	var body strings.Builder
-	for _, line := range [][2]string{
-		{"autoCreateSubscriptionGroup", strconv.FormatBool(!b.opts.DisableAutoCreateGroup)},
-		{"autoCreateTopicEnable", strconv.FormatBool(!b.opts.DisableAutoCreateTopic)},
-		{"brokerClusterName", b.opts.ClusterName},
-		{"brokerId", b.brokerIDText},
-		{"brokerIP1", c.host.Addr().String()},
-		{"brokerName", b.opts.BrokerName},
-		{"defaultTopicQueueNums", strconv.Itoa(b.opts.DefaultTopicQueues)},
-		{"flushDiskType", flush.String()},
-		{"listenPort", strconv.Itoa(int(c.host.Port()))},
-		{"maxMessageSize", strconv.Itoa(b.opts.MaxMessageSize)},
-		{"messageDelayLevel", b.levels.String()},
-		{"storePathRootDir", b.opts.Dir},
-	} {
-		fmt.Fprintf(&body, "%s=%s\n", line[0], line[1])
-	}
-	version, err := json.Marshal(dataVersion{Timestamp: b.started.UnixMilli()})
-	if err != nil {
-		return err
-	}
-	resp := req.Reply(remoting.Success, "")
-	resp.Fields.Set("version", string(version))
-	resp.Body = []byte(body.String())
-	c.reply(req, resp)
 	return nil
 }

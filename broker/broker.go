@@ -54,15 +54,21 @@ type Broker struct {
 	// brokerIDText is the broker's id as routes and pull answers write it.
 	brokerIDText string
 
-	state     atomic.Int32
-	server    server
-	hold      *holder
-	registry  registry
-	locks     queueLocks
-	resets    resets
-	exprs     expressions
-	checks    checks
-	sends     budget         // bytes of sends in the store's hands
+	state    atomic.Int32
+	server   server
+	hold     *holder
+	registry registry
+	locks    queueLocks
+	resets   resets
+	exprs    expressions
+	checks   checks
+	sends    budget // bytes of sends in the store's hands
+	stats    statistics
+	settings liveSettings
+	// configured are the changeable settings as the options have them.
+	configured map[string]string
+	// wiped: routes show topics without the permission to write.
+	wiped     atomic.Bool
 	lock      *store.DirLock // of the directory, until the store has it
 	store     *store.Store
 	tables    *tables
@@ -93,6 +99,8 @@ func New(opts Options) (*Broker, error) {
 	b.brokerIDText = strconv.FormatInt(opts.BrokerID, 10)
 	b.server.b = b
 	b.checks.wake = make(chan struct{}, 1)
+	b.settings.Store(opts.settings())
+	b.configured = b.configuredSettings()
 	b.sends.init(maxSendBytes)
 	return b, nil
 }
@@ -123,6 +131,7 @@ func (b *Broker) Start(ctx context.Context) error {
 
 func (b *Broker) start(ctx context.Context) error {
 	b.started = time.Now()
+	b.stats.init(b.started)
 	var err error
 	if b.advertise, _, err = b.opts.advertised(ctx); err != nil {
 		return err
@@ -140,7 +149,8 @@ func (b *Broker) start(ctx context.Context) error {
 	if err = b.openStore(); err != nil {
 		return err
 	}
-	b.tables = newTables(b.store, &b.opts)
+	b.loadSettings()
+	b.tables = newTables(b.store, &b.opts, &b.settings)
 	b.scheduler.Start(b.store)
 	b.work.Go(b.housekeep)
 	b.work.Go(b.checkTransactions)
@@ -159,7 +169,7 @@ func (b *Broker) openStore() error {
 		FlushInterval: b.opts.FlushInterval,
 		Now:           b.opts.Now,
 		Logger:        b.log,
-		OnArrive:      b.hold.arrive,
+		OnArrive:      b.arrived,
 	}
 	if b.opts.Flush == AsyncFlush {
 		opts.Flush = store.AsyncFlush
@@ -182,6 +192,12 @@ func (b *Broker) openStore() error {
 	}
 	b.store, b.scheduler = s, scheduler
 	return nil
+}
+
+// arrived is told of new entries of queues. It runs on the store's writer.
+func (b *Broker) arrived(arrivals []store.Arrival) {
+	b.stats.arrived(arrivals)
+	b.hold.arrive(arrivals)
 }
 
 // Addrs returns the addresses that are listened on, in the order of
@@ -281,6 +297,7 @@ func (b *Broker) housekeep() {
 			}
 			b.locks.expire(now)
 			b.resets.expire(now)
+			b.stats.sample(now)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (b *Broker) dispatch(c *conn, req *remoting.Command) {
 	h, known := handlerFor(req.Code)
 	switch {
 	case !known:
-		b.finish(c, req, size, refuse(remoting.RequestCodeNotSupported, "request type %d not supported", req.Code))
+		b.finish(c, req, size, b.notSupported(req.Code))
 		return
 	case !b.serves(h):
 		b.finish(c, req, size, b.notRunning())

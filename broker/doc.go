@@ -46,15 +46,18 @@
 //
 // # Request codes
 //
-// The names are RocketMQ's; handlers.go has the table itself.
+// The names are RocketMQ's; handlers.go and handlers_admin.go have the table
+// itself. Every other code of RocketMQ's is answered with what it is and why
+// not (unsupported.go), and counted.
 //
 //	10 310 320   SEND_MESSAGE, _V2, SEND_BATCH_MESSAGE                   send.go
 //	11 361       PULL_MESSAGE, LITE_PULL_MESSAGE                         pull.go
 //	14 15        QUERY_, UPDATE_CONSUMER_OFFSET                          offset.go
-//	17 215 216   UPDATE_AND_CREATE_TOPIC, DELETE_TOPIC_IN_BROKER,
-//	             _IN_NAMESRV (nothing to forget)                         route.go
+//	17 18        UPDATE_AND_CREATE_TOPIC, …_LIST                         route.go
+//	215 216      DELETE_TOPIC_IN_BROKER, _IN_NAMESRV (nothing to forget) route.go
 //	21 351       GET_ALL_TOPIC_CONFIG, GET_TOPIC_CONFIG                  admin.go
-//	26           GET_BROKER_CONFIG                                       admin.go
+//	25 26        UPDATE_, GET_BROKER_CONFIG                              settings.go
+//	28 315       GET_BROKER_RUNTIME_INFO, VIEW_BROKER_STATS_DATA         runtimeinfo.go
 //	29 30 31 32  SEARCH_OFFSET_BY_TIMESTAMP, GET_MAX_OFFSET,
 //	             GET_MIN_OFFSET, GET_EARLIEST_MSG_STORETIME              offset.go
 //	33           VIEW_MESSAGE_BY_ID                                      view.go
@@ -65,10 +68,18 @@
 //	38 40        GET_CONSUMER_LIST_BY_GROUP; NOTIFY_CONSUMER_IDS_CHANGED
 //	             is sent to the members                                  heartbeat.go
 //	41 42        LOCK_BATCH_MQ, UNLOCK_BATCH_MQ                          heartbeat.go
+//	43 45        GET_ALL_CONSUMER_OFFSET, GET_ALL_DELAY_OFFSET           consumestats.go
+//	100 101 102  PUT_, GET_, DELETE_KV_CONFIG,
+//	219          GET_KVLIST_BY_NAMESPACE                                 namesrv.go
+//	205 327      WIPE_, ADD_WRITE_PERM_OF_BROKER                         namesrv.go
+//	304 305      GET_SYSTEM_TOPIC_LIST_FROM_NS, _FROM_BROKER             namesrv.go
+//	311 312 313  GET_UNIT_TOPIC_LIST and its like                        namesrv.go
+//	318 319      UPDATE_, GET_NAMESRV_CONFIG                             namesrv.go
 //	105 106      GET_ROUTEINFO_BY_TOPIC, GET_BROKER_CLUSTER_INFO         route.go
-//	200 207      UPDATE_AND_CREATE_, DELETE_SUBSCRIPTIONGROUP            admin.go
+//	200 207 225  UPDATE_AND_CREATE_, DELETE_SUBSCRIPTIONGROUP, …_LIST    admin.go
 //	201 352      GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GET_…_CONFIG          admin.go
-//	202 208      GET_TOPIC_STATS_INFO, GET_CONSUME_STATS                 stats.go
+//	202          GET_TOPIC_STATS_INFO                                    stats.go
+//	208 317      GET_CONSUME_STATS, GET_BROKER_CONSUME_STATS             consumestats.go
 //	203 204 328  GET_CONSUMER_, GET_PRODUCER_CONNECTION_LIST,
 //	             GET_ALL_PRODUCER_INFO                                   stats.go
 //	206 224      GET_ALL_TOPIC_LIST_FROM_NAMESERVER, GET_TOPICS_BY_…     route.go
@@ -76,7 +87,15 @@
 //	             RESET_CONSUMER_CLIENT_OFFSET                            reset.go
 //	324 325 326  SEND_REPLY_MESSAGE, _V2; PUSH_REPLY_MESSAGE_TO_CLIENT is
 //	             sent to the client that asked                        reply.go
-//	300          QUERY_TOPIC_CONSUME_BY_WHO                              stats.go
+//	221 223      INVOKE_BROKER_TO_GET_CONSUMER_STATUS; members are asked
+//	             GET_CONSUMER_STATUS_FROM_CLIENT                         consumestats.go
+//	300 343 345  QUERY_TOPIC_CONSUME_BY_WHO, QUERY_TOPICS_BY_CONSUMER,
+//	             QUERY_SUBSCRIPTION_BY_CONSUMER                          consumestats.go
+//	303 308 314  QUERY_CONSUME_TIME_SPAN, QUERY_CORRECTION_OFFSET,
+//	             CLONE_GROUP_OFFSET                                      consumestats.go
+//	306 316      CLEAN_EXPIRED_CONSUMEQUEUE, CLEAN_UNUSED_TOPIC (there is
+//	             never anything to clean)                                logadmin.go
+//	321 907      QUERY_CONSUME_QUEUE, GET_BROKER_HA_STATUS               logadmin.go
 //	307 309      GET_CONSUMER_RUNNING_INFO, CONSUME_MESSAGE_DIRECTLY,
 //	             asked of the client                                     relay.go
 //	900001       levels: state of the delay levels                       tidemq.go

@@ -47,7 +47,7 @@ func (t *tables) useGroup(name string, mayBlock bool) (*store.Group, error) {
 	if err := message.ValidateGroup(name); err != nil {
 		return nil, refuse(remoting.InvalidParameter, "%v", err)
 	}
-	if !t.autoGroup {
+	if !t.autoGroup() {
 		return nil, refuse(remoting.SubscriptionGroupNotExist, "subscription group [%s] does not exist and is not created by its first use", name)
 	}
 	if !mayBlock {

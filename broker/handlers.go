@@ -83,22 +83,16 @@ func handlerFor(code int) (handler, bool) {
 		return handler{serve: updateGroup, apart: true}, true
 	case remoting.ReqDeleteSubscriptionGroup:
 		return handler{serve: deleteGroup, apart: true}, true
-	case remoting.ReqGetBrokerConfig:
-		return handler{serve: brokerConfig}, true
 
 	// What is going on: stats.go, tidemq.go.
 	case remoting.ReqGetTopicStatsInfo:
 		return handler{serve: topicStats, apart: true}, true
-	case remoting.ReqGetConsumeStats:
-		return handler{serve: consumeStats, apart: true}, true
 	case remoting.ReqGetConsumerConnectionList:
 		return handler{serve: consumerConnections}, true
 	case remoting.ReqGetProducerConnectionList:
 		return handler{serve: producerConnections}, true
 	case remoting.ReqGetAllProducerInfo:
 		return handler{serve: allProducers}, true
-	case remoting.ReqQueryTopicConsumeByWho:
-		return handler{serve: groupsOfTopic, apart: true}, true
 	case remoting.ReqTideLevels:
 		return handler{serve: levelStates}, true
 	case remoting.ReqTideOffsets:
@@ -106,5 +100,5 @@ func handlerFor(code int) (handler, bool) {
 	case remoting.ReqTideResetOffsets:
 		return handler{serve: resetGroup, apart: true}, true
 	}
-	return handler{}, false
+	return adminHandler(code)
 }

@@ -72,7 +72,7 @@ func heartbeat(b *Broker, c *conn, req *remoting.Command, mayBlock bool) error {
 			if err := message.ValidateGroup(d.GroupName); err != nil {
 				return err
 			}
-			if !b.tables.autoGroup {
+			if !b.tables.autoGroup() {
 				continue // as RocketMQ: pulls are refused with 26
 			}
 		}
@@ -98,7 +98,7 @@ func heartbeat(b *Broker, c *conn, req *remoting.Command, mayBlock bool) error {
 		}
 		for i := range data.ConsumerSet {
 			name := data.ConsumerSet[i].GroupName
-			if b.tables.group(name) == nil && !b.tables.autoGroup {
+			if b.tables.group(name) == nil && !b.tables.autoGroup() {
 				continue
 			}
 			g, err := b.tables.useGroup(name, true)

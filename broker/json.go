@@ -24,7 +24,11 @@ func decodeJSON(body []byte, v any) error {
 	if len(body) > maxJSONBody {
 		return refuse(remoting.InvalidParameter, "body is %d bytes of JSON, at most %d are allowed", len(body), maxJSONBody)
 	}
-	if err := json.Unmarshal(body, v); err != nil {
+	body, err := plainJSON(body)
+	if err == nil {
+		err = json.Unmarshal(body, v)
+	}
+	if err != nil {
 		return refuse(remoting.InvalidParameter, "body is not the JSON expected: %v", err)
 	}
 	return nil

@@ -432,7 +432,7 @@ func TestConsumeStats(t *testing.T) {
 	if !strings.Contains(body, row("t")) || strings.Contains(body, row("u")) {
 		t.Errorf("after the deletion of u: %s", body)
 	}
-	if body := string(c.ok(remoting.ReqGetConsumeStats, fields("consumerGroup", "new"), nil).Body); body != `{"offsetTable":{}}` {
+	if body := string(c.ok(remoting.ReqGetConsumeStats, fields("consumerGroup", "new"), nil).Body); body != `{"offsetTable":{},"consumeTps":0}` {
 		t.Errorf("a group that never read: %s", body)
 	}
 	body = string(c.ok(remoting.ReqGetTopicStatsInfo, fields("topic", "t"), nil).Body)

@@ -317,6 +317,7 @@ func (b *Broker) answerPull(c *conn, p *pullRequest, res *store.ReadResult) {
 			code = remoting.PullOffsetMoved
 		}
 	}
+	b.stats.pulled(p.group, p.topic, res.Records)
 	resp := p.req.Reply(code, remark)
 	resp.Fields = b.pullFields(res.Next, res.Min, res.Max)
 	resp.Bodies = res.Records

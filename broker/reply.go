@@ -27,8 +27,8 @@ func sendReply(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	if err != nil {
 		return err
 	}
-	if n := len(req.Body); n > b.opts.MaxMessageSize {
-		return bodyTooLong(n, b.opts.MaxMessageSize)
+	if err := b.bodyFits(len(req.Body)); err != nil {
+		return err
 	}
 	if err := b.pushReply(c, req, &h); err != nil {
 		return err

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"encoding/json"
+
 	"github.com/tidemq/tidemq/internal/message"
 	"github.com/tidemq/tidemq/internal/remoting"
 	"github.com/tidemq/tidemq/store"
@@ -19,6 +21,7 @@ type brokerData struct {
 type routeData struct {
 	Brokers      []brokerData   `json:"brokerDatas"`
 	FilterServer map[string]any `json:"filterServerTable"`
+	OrderTopic   string         `json:"orderTopicConf,omitempty"`
 	Queues       []queueData    `json:"queueDatas"`
 }
 
@@ -49,11 +52,20 @@ func route(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	if t == nil {
 		return refuse(remoting.TopicNotExist, "No topic route info in name server for the topic: %s", name)
 	}
+	perm := t.Perm
+	if b.wiped.Load() {
+		perm &^= permWrite
+	}
+	order := ""
+	if b.settings.Load().orderMessage {
+		order, _ = b.store.KVConfig(orderNamespace, t.Name)
+	}
 	return c.replyJSON(req, routeData{
 		Brokers:      []brokerData{b.brokerFor(c)},
 		FilterServer: map[string]any{},
+		OrderTopic:   order,
 		Queues: []queueData{{
-			BrokerName: b.opts.BrokerName, Perm: t.Perm, TopicSysFlag: t.SysFlag,
+			BrokerName: b.opts.BrokerName, Perm: perm, TopicSysFlag: t.SysFlag,
 			ReadQueues: t.ReadQueues, WriteQueues: t.WriteQueues,
 		}},
 	})
@@ -88,56 +100,105 @@ func allTopics(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 // createTopic serves UPDATE_AND_CREATE_TOPIC.
 func createTopic(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	f := req.Fields
-	name, err := f.Require("topic")
-	if err != nil {
+	config := topicDefaults()
+	var err error
+	if config.Name, err = f.Require("topic"); err != nil {
 		return err
 	}
-	if err := userTopic(name); err != nil {
-		return err
-	}
-	var read, write, perm, sysFlag int32
-	for _, n := range []struct {
-		key             string
-		to              *int32
-		absent, lo, max int32
-	}{
-		{"readQueueNums", &read, DefaultTopicQueues, 1, maxQueues},
-		{"writeQueueNums", &write, DefaultTopicQueues, 1, maxQueues},
-		{"perm", &perm, permRead | permWrite, 0, permAll},
-		{"topicSysFlag", &sysFlag, 0, 0, 3},
+	for key, to := range map[string]*int32{
+		"readQueueNums": &config.ReadQueues, "writeQueueNums": &config.WriteQueues, "perm": &config.Perm, "topicSysFlag": &config.TopicSysFlag,
 	} {
-		if *n.to, err = f.Int32Or(n.key, n.absent); err != nil {
+		if *to, err = f.Int32Or(key, *to); err != nil {
 			return err
 		}
-		if *n.to < n.lo || *n.to > n.max {
-			return refuse(remoting.InvalidParameter, "%s is %d: %d to %d is allowed", n.key, *n.to, n.lo, n.max)
-		}
 	}
-	order, err := f.BoolOr("order", false)
-	if err != nil {
+	if config.Order, err = f.BoolOr("order", false); err != nil {
 		return err
 	}
-	filter := f.Value("topicFilterType")
-	switch filter {
-	case "":
-		filter = singleTag
-	case singleTag, multiTag:
-	default:
-		return refuse(remoting.InvalidParameter, "topicFilterType is %q: %s and %s are allowed", filter, singleTag, multiTag)
-	}
+	config.FilterType = f.Value("topicFilterType")
 	attributes, err := parseAttributes(f.Value("attributes"))
 	if err != nil {
 		return err
 	}
-	err = b.tables.updateTopic(name, func(t *store.Topic) {
-		t.ReadQueues, t.WriteQueues, t.Perm, t.SysFlag, t.Order, t.FilterType = read, write, perm, sysFlag, order, filter
-		attributes.apply(&t.Attributes)
-	})
-	if err != nil {
+	if err := config.check(); err != nil {
+		return err
+	}
+	if err := b.putTopic(config, attributes); err != nil {
 		return err
 	}
 	c.reply(req, req.Reply(remoting.Success, ""))
 	return nil
+}
+
+// createTopics serves UPDATE_AND_CREATE_TOPIC_LIST: all are checked before the
+// first is created.
+func createTopics(b *Broker, c *conn, req *remoting.Command, _ bool) error {
+	var body struct {
+		List []json.RawMessage `json:"topicConfigList"`
+	}
+	if err := decodeJSON(req.Body, &body); err != nil {
+		return err
+	}
+	configs := make([]topicConfig, len(body.List))
+	for i, text := range body.List {
+		configs[i] = topicDefaults()
+		if err := decodeJSON(text, &configs[i]); err != nil {
+			return err
+		}
+		if err := configs[i].check(); err != nil {
+			return err
+		}
+	}
+	for i := range configs {
+		if err := b.putTopic(configs[i], attributesOf(configs[i].Attributes)); err != nil {
+			return err
+		}
+	}
+	c.reply(req, req.Reply(remoting.Success, ""))
+	return nil
+}
+
+// topicDefaults is a topic as it is created when a request leaves all but the
+// name out.
+func topicDefaults() topicConfig {
+	return topicConfig{ReadQueues: DefaultTopicQueues, WriteQueues: DefaultTopicQueues, Perm: permRead | permWrite}
+}
+
+// check refuses a topic that may not be created, and fills in the filter type.
+func (t *topicConfig) check() error {
+	if err := userTopic(t.Name); err != nil {
+		return err
+	}
+	for _, n := range []struct {
+		key         string
+		value       int32
+		least, most int32
+	}{
+		{"readQueueNums", t.ReadQueues, 1, maxQueues},
+		{"writeQueueNums", t.WriteQueues, 1, maxQueues},
+		{"perm", t.Perm, 0, permAll},
+		{"topicSysFlag", t.TopicSysFlag, 0, 3},
+	} {
+		if n.value < n.least || n.value > n.most {
+			return refuse(remoting.InvalidParameter, "%s is %d: %d to %d is allowed", n.key, n.value, n.least, n.most)
+		}
+	}
+	switch t.FilterType {
+	case "":
+		t.FilterType = singleTag
+	case singleTag, multiTag:
+	default:
+		return refuse(remoting.InvalidParameter, "topicFilterType is %q: %s and %s are allowed", t.FilterType, singleTag, multiTag)
+	}
+	return nil
+}
+
+// putTopic creates or changes a topic. It may block.
+func (b *Broker) putTopic(c topicConfig, attributes attributeChanges) error {
+	return b.tables.updateTopic(c.Name, func(t *store.Topic) {
+		t.ReadQueues, t.WriteQueues, t.Perm, t.SysFlag, t.Order, t.FilterType = c.ReadQueues, c.WriteQueues, c.Perm, c.TopicSysFlag, c.Order, c.FilterType
+		attributes.apply(&t.Attributes)
+	})
 }
 
 // deleteTopic serves DELETE_TOPIC_IN_BROKER. Deleting what does not exist
@@ -154,6 +215,7 @@ func deleteTopic(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 		return err
 	}
 	b.deletedTopic(name)
+	b.stats.dropTopic(name)
 	c.reply(req, req.Reply(remoting.Success, ""))
 	return nil
 }

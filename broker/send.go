@@ -56,8 +56,8 @@ func sendMessage(b *Broker, c *conn, req *remoting.Command, mayBlock bool) error
 			h.Properties = message.RemoveProperties(h.Properties, message.PropertyDelay)
 		}
 	}
-	if n := len(req.Body); n > b.opts.MaxMessageSize {
-		return bodyTooLong(n, b.opts.MaxMessageSize)
+	if err := b.bodyFits(len(req.Body)); err != nil {
+		return err
 	}
 	s := getSend(c, req)
 	m := b.newMessage(c, &h, t)
@@ -90,8 +90,8 @@ func (b *Broker) sendBatch(c *conn, req *remoting.Command, h *remoting.SendHeade
 	if message.IsRetryTopic(t.Name) {
 		return refuse(remoting.MessageIllegal, "batch request does not support retry group %s", t.Name)
 	}
-	if n := len(req.Body); n > b.opts.MaxMessageSize {
-		return bodyTooLong(n, b.opts.MaxMessageSize)
+	if err := b.bodyFits(len(req.Body)); err != nil {
+		return err
 	}
 	entries, err := message.DecodeBatch(req.Body)
 	if err != nil {
@@ -190,7 +190,7 @@ func (b *Broker) createSendTopic(h *remoting.SendHeader) (*store.Topic, error) {
 func (b *Broker) gaveUp(h *remoting.SendHeader, name string) (bool, error) {
 	g := b.tables.group(name)
 	if g == nil {
-		if !b.tables.autoGroup {
+		if !b.tables.autoGroup() {
 			return false, refuse(remoting.SubscriptionGroupNotExist, "subscription group [%s] does not exist", name)
 		}
 		g = defaultGroup(name)
@@ -269,9 +269,12 @@ func (b *Broker) prepare(dst []byte, m *message.Message) (store.Message, error) 
 	return store.Message{Topic: m.Topic, QueueID: m.QueueID, Record: record, TagsCode: message.TagsCode(p.tags)}, nil
 }
 
-// bodyTooLong refuses a message by its body's length.
-func bodyTooLong(n, limit int) error {
-	return refuse(remoting.MessageIllegal, "body is %d bytes long, maxMessageSize allows %d", n, limit)
+// bodyFits refuses a message by its body's length.
+func (b *Broker) bodyFits(n int) error {
+	if limit := b.settings.Load().maxMessage; n > limit {
+		return refuse(remoting.MessageIllegal, "body is %d bytes long, maxMessageSize allows %d", n, limit)
+	}
+	return nil
 }
 
 // sendProperties are those that a send acts upon.
@@ -337,6 +340,7 @@ type send struct {
 
 	c       *conn
 	size    int // what the request counts in the connection's gate
+	began   time.Time
 	oneway  bool
 	queueID int32
 	// batchKey is the unique key that the header of a batch has.
@@ -356,7 +360,7 @@ func getSend(c *conn, req *remoting.Command) *send {
 		s = new(send)
 		s.Done = s.answer
 	}
-	s.c, s.size, s.oneway = c, len(req.Body), req.IsOneway()
+	s.c, s.size, s.oneway, s.began = c, len(req.Body), req.IsOneway(), time.Now()
 	c.b.sends.enter(int64(s.size) + sendOverhead)
 	s.resp = remoting.Command{
 		Language: remoting.LanguageGo, Version: remoting.Version, Opaque: req.Opaque,
@@ -398,6 +402,7 @@ func (s *send) answer(_ *store.Batch, err error) {
 	if err == nil && s.Messages[0].Half {
 		c.b.began(&s.Messages[0])
 	}
+	c.b.stats.sent(s.Messages, err, s.began)
 	if !s.oneway {
 		s.fill(err)
 		c.write(&s.resp)

@@ -81,6 +81,7 @@ func sendBack(b *Broker, c *conn, req *remoting.Command, mayBlock bool) error {
 		return refuse(remoting.NoPermission, "the topic[%s] sending message is forbidden", t.Name)
 	}
 
+	b.stats.sentBack(g.Name, m.Topic)
 	id := message.OffsetID(m.StoreHost, m.PhysicalOffset)
 	m.Properties = backProperties(&m, id, r.level, dead)
 	m.Topic, m.QueueID = t.Name, rand.Int32N(max(t.WriteQueues, 1))

@@ -2,10 +2,8 @@ package broker
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
+	"github.com/tidemq/tidemq/internal/message"
 	"github.com/tidemq/tidemq/internal/remoting"
 )
 
@@ -14,6 +12,12 @@ func topicStats(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	name, err := req.Fields.Require("topic")
 	if err != nil {
 		return err
+	}
+	if name == message.ScheduleTopic {
+		resp := req.Reply(remoting.Success, "")
+		resp.Body = b.levelStats()
+		c.reply(req, resp)
+		return nil
 	}
 	t := b.tables.topic(name)
 	if t == nil {
@@ -31,50 +35,6 @@ func topicStats(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 		}
 		body = b.appendQueue(body, t.Name, q)
 		body = fmt.Appendf(body, `:{"lastUpdateTimestamp":%d,"maxOffset":%d,"minOffset":%d}`, stored, hi, lo)
-	}
-	resp := req.Reply(remoting.Success, "")
-	resp.Body = append(body, "}}"...)
-	c.reply(req, resp)
-	return nil
-}
-
-// consumeStats serves GET_CONSUME_STATS: how far a group is in its topics.
-// Topics that do not exist are left out, so that a group whose retry topic is
-// not recorded yet has a table, too.
-func consumeStats(b *Broker, c *conn, req *remoting.Command, _ bool) error {
-	group, err := req.Fields.Require("consumerGroup")
-	if err != nil {
-		return err
-	}
-	offsets := b.store.GroupOffsets(group)
-	topics := slices.Sorted(maps.Keys(offsets))
-	if list := req.Fields.Value("topicList"); list != "" {
-		topics = strings.Split(list, ";")
-	} else if topic := req.Fields.Value("topic"); topic != "" {
-		topics = []string{topic}
-	}
-	body := []byte(`{"offsetTable":{`)
-	first := true
-	for _, name := range topics {
-		t := b.tables.topic(name)
-		if t == nil {
-			continue
-		}
-		for q := range t.ReadQueues {
-			_, hi, _ := b.store.Offsets(t.Name, q)
-			// Read after the queue's end would show an offset ahead of it.
-			committed := min(offsets[name][q], hi)
-			var stored int64
-			if committed > 0 {
-				stored = b.storeTimeOf(t.Name, q, committed-1)
-			}
-			if !first {
-				body = append(body, ',')
-			}
-			first = false
-			body = b.appendQueue(body, t.Name, q)
-			body = fmt.Appendf(body, `:{"brokerOffset":%d,"consumerOffset":%d,"lastTimestamp":%d,"pullOffset":%d}`, hi, committed, stored, committed)
-		}
 	}
 	resp := req.Reply(remoting.Success, "")
 	resp.Body = append(body, "}}"...)
@@ -137,20 +97,4 @@ func allProducers(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 		}
 	}
 	return c.replyJSON(req, map[string]any{"data": data})
-}
-
-// groupsOfTopic serves QUERY_TOPIC_CONSUME_BY_WHO.
-func groupsOfTopic(b *Broker, c *conn, req *remoting.Command, _ bool) error {
-	topic, err := req.Fields.Require("topic")
-	if err != nil {
-		return err
-	}
-	groups := b.registry.subscribers(topic)
-	for _, g := range b.store.Groups() {
-		if _, ok := b.store.GroupOffsets(g.Name)[topic]; ok && !slices.Contains(groups, g.Name) {
-			groups = append(groups, g.Name)
-		}
-	}
-	slices.Sort(groups)
-	return c.replyJSON(req, map[string][]string{"groupList": append([]string{}, groups...)})
 }

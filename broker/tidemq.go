@@ -12,28 +12,36 @@ import (
 
 // levelStates serves ReqTideLevels.
 func levelStates(b *Broker, c *conn, req *remoting.Command, _ bool) error {
-	body := remoting.LevelsBody{NowUs: b.store.Now().UnixMicro(), Levels: []remoting.LevelState{}}
+	body := remoting.LevelsBody{NowUs: b.store.Now().UnixMicro()}
+	body.Levels = b.levelTable(body.NowUs)
+	return c.replyJSON(req, body)
+}
+
+// levelTable returns the state of every level of the table, then of every
+// length that left it and still has messages.
+func (b *Broker) levelTable(nowUs int64) []remoting.LevelState {
+	list := []remoting.LevelState{}
 	states := make(map[time.Duration]store.LevelState)
 	for _, s := range b.store.Levels() {
 		states[s.Delay] = s
 	}
 	for level := 1; level <= len(b.levels); level++ {
 		delay := b.levels.Delay(level)
-		state := levelState(states[delay], delay, body.NowUs)
+		state := levelState(states[delay], delay, nowUs)
 		state.Level, state.QueueID = level, int32(level-1)
-		body.Levels = append(body.Levels, state)
+		list = append(list, state)
 	}
 	for level := 1; level <= len(b.levels); level++ { // levels may share a length
 		delete(states, b.levels.Delay(level))
 	}
 	for _, delay := range slices.Sorted(maps.Keys(states)) {
 		if s := states[delay]; s.Next > s.Head { // left the table, drains on
-			state := levelState(s, delay, body.NowUs)
+			state := levelState(s, delay, nowUs)
 			state.QueueID = -1
-			body.Levels = append(body.Levels, state)
+			list = append(list, state)
 		}
 	}
-	return c.replyJSON(req, body)
+	return list
 }
 
 func levelState(s store.LevelState, delay time.Duration, nowUs int64) remoting.LevelState {

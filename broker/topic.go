@@ -42,11 +42,10 @@ type metaStore interface {
 // copies of what the store keeps. Every change goes through here, one at a
 // time; reads never wait for one.
 type tables struct {
-	store      metaStore
-	autoTopic  bool
-	autoGroup  bool
-	autoQueues int32
-	replyTopic string // of the cluster
+	store    metaStore
+	settings *liveSettings
+	// replyTopic is the cluster's topic of replies.
+	replyTopic string
 
 	// change is held from the look to the end of a change.
 	change sync.Mutex
@@ -56,12 +55,10 @@ type tables struct {
 	groups map[string]*store.Group
 }
 
-func newTables(s metaStore, o *Options) *tables {
+func newTables(s metaStore, o *Options, settings *liveSettings) *tables {
 	t := &tables{
 		store:      s,
-		autoTopic:  !o.DisableAutoCreateTopic,
-		autoGroup:  !o.DisableAutoCreateGroup,
-		autoQueues: int32(o.DefaultTopicQueues),
+		settings:   settings,
 		replyTopic: o.ClusterName + replyTopicSuffix,
 		topics:     make(map[string]*store.Topic),
 		groups:     make(map[string]*store.Group),
@@ -74,6 +71,9 @@ func newTables(s metaStore, o *Options) *tables {
 	}
 	return t
 }
+
+// autoGroup reports whether a group's first use creates it.
+func (t *tables) autoGroup() bool { return t.settings.Load().autoGroup }
 
 // topic returns a topic that exists, nil otherwise.
 func (t *tables) topic(name string) *store.Topic {
@@ -105,10 +105,11 @@ func (t *tables) topic(name string) *store.Topic {
 // defaultTopic is TBW102, which topics take their settings from when a send
 // creates them. It exists while that is allowed.
 func (t *tables) defaultTopic() *store.Topic {
-	if !t.autoTopic {
+	s := t.settings.Load()
+	if !s.autoTopic {
 		return nil
 	}
-	return &store.Topic{Name: message.TBW102, ReadQueues: t.autoQueues, WriteQueues: t.autoQueues, Perm: permAll, FilterType: singleTag}
+	return &store.Topic{Name: message.TBW102, ReadQueues: s.autoQueues, WriteQueues: s.autoQueues, Perm: permAll, FilterType: singleTag}
 }
 
 // routed returns what a route request is answered with: topics that exist,
@@ -154,7 +155,7 @@ func (t *tables) unrecordedRetry(name string) *store.Topic {
 	if g := t.group(group); g != nil {
 		return retryTopic(g)
 	}
-	if !t.autoGroup {
+	if !t.autoGroup() {
 		return nil
 	}
 	return retryTopic(defaultGroup(group))

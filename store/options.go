@@ -35,6 +35,8 @@ type Arrival struct {
 	QueueID int32
 	First   int64
 	Next    int64
+	// Bytes is the size of the new entries' messages.
+	Bytes int64
 	// TagsCodes holds the tags code of each new entry, in order. Borrowed:
 	// valid only during the call.
 	TagsCodes []int64

@@ -424,6 +424,7 @@ func (w *writer) arrive(st *staged) {
 	for i := len(w.arrivals) - 1; i >= 0; i-- {
 		if a := &w.arrivals[i]; a.q == st.q {
 			a.a.Next = n + 1
+			a.a.Bytes += int64(len(st.payload))
 			a.a.TagsCodes = append(a.a.TagsCodes, st.h.tagsCode)
 			return
 		}
@@ -435,7 +436,7 @@ func (w *writer) arrive(st *staged) {
 	}
 	a := &w.arrivals[len(w.arrivals)-1]
 	a.q = st.q
-	a.a = Arrival{Topic: st.q.topic, QueueID: st.q.id, First: n, Next: n + 1, TagsCodes: append(a.a.TagsCodes[:0], st.h.tagsCode)}
+	a.a = Arrival{Topic: st.q.topic, QueueID: st.q.id, First: n, Next: n + 1, Bytes: int64(len(st.payload)), TagsCodes: append(a.a.TagsCodes[:0], st.h.tagsCode)}
 }
 
 // settle ends a group: after a failure everything given out for it is taken

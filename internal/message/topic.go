@@ -63,6 +63,15 @@ func IsSystemTopic(topic string) bool {
 		strings.HasPrefix(topic, transPrefix) || strings.HasPrefix(topic, rocksTransPrefix)
 }
 
+// SystemTopics returns the names of the system topics; prefixes that make one
+// come on top.
+func SystemTopics() []string {
+	return []string{
+		BenchmarkTopic, CheckpointTopic, OffsetMovedEvent, TraceTopic, TransHalfTopic, TransOpHalfTopic, ScheduleTopic, SelfTestTopic,
+		TBW102, UndeliverableTopic, TransCheckMaxTopic, TimerTopic,
+	}
+}
+
 // IsSendForbidden reports whether clients may not send to a topic: those the
 // broker writes itself. Trace and retry topics are not among them.
 func IsSendForbidden(topic string) bool {

@@ -127,6 +127,46 @@ const (
 	ReqPollingInfo                          = 200055
 	ReqPopRollback                          = 200056
 	ReqBatchAckMessage                      = 200151
+	ReqQueryTopicsByConsumer                = 343
+	ReqQuerySubscriptionByConsumer          = 345
+	ReqControllerAlterSyncStateSet          = 1001
+	ReqControllerElectMaster                = 1002
+	ReqControllerRegisterBroker             = 1003
+	ReqControllerGetReplicaInfo             = 1004
+	ReqControllerGetMetadataInfo            = 1005
+	ReqControllerGetSyncStateData           = 1006
+	ReqGetBrokerEpochCache                  = 1007
+	ReqNotifyBrokerRoleChanged              = 1008
+	ReqUpdateControllerConfig               = 1009
+	ReqGetControllerConfig                  = 1010
+	ReqCleanBrokerData                      = 1011
+	ReqControllerGetNextBrokerID            = 1012
+	ReqControllerApplyBrokerID              = 1013
+	ReqUpdateColdDataFlowCtrConfig          = 2001
+	ReqRemoveColdDataFlowCtrConfig          = 2002
+	ReqGetColdDataFlowCtrInfo               = 2003
+	ReqSetCommitLogReadMode                 = 2004
+	ReqAuthCreateUser                       = 3001
+	ReqAuthUpdateUser                       = 3002
+	ReqAuthDeleteUser                       = 3003
+	ReqAuthGetUser                          = 3004
+	ReqAuthListUser                         = 3005
+	ReqAuthCreateACL                        = 3006
+	ReqAuthUpdateACL                        = 3007
+	ReqAuthDeleteACL                        = 3008
+	ReqAuthGetACL                           = 3009
+	ReqAuthListACL                          = 3010
+	ReqSwitchTimerEngine                    = 5001
+	ReqPopLiteMessage                       = 200070
+	ReqLiteSubscriptionCtl                  = 200071
+	ReqAckLiteMessage                       = 200072
+	ReqNotifyUnsubscribeLite                = 200073
+	ReqGetBrokerLiteInfo                    = 200074
+	ReqGetParentTopicInfo                   = 200075
+	ReqGetLiteTopicInfo                     = 200076
+	ReqGetLiteClientInfo                    = 200077
+	ReqGetLiteGroupInfo                     = 200078
+	ReqTriggerLiteDispatch                  = 200079
 )
 
 // Response codes, as RocketMQ `ResponseCode` and `RemotingSysResponseCode`; see
@@ -313,6 +353,46 @@ var requests = []CodeInfo{
 	{Code: ReqPollingInfo, Name: "POLLING_INFO", Meaning: "asks how many pops are held"},
 	{Code: ReqPopRollback, Name: "POP_ROLLBACK", Meaning: "gives popped messages back"},
 	{Code: ReqBatchAckMessage, Name: "BATCH_ACK_MESSAGE", Meaning: "acknowledges several popped messages"},
+	{Code: ReqQueryTopicsByConsumer, Name: "QUERY_TOPICS_BY_CONSUMER", Meaning: "asks which topics a group has offsets in"},
+	{Code: ReqQuerySubscriptionByConsumer, Name: "QUERY_SUBSCRIPTION_BY_CONSUMER", Meaning: "asks for a group's subscription to a topic"},
+	{Code: ReqControllerAlterSyncStateSet, Name: "CONTROLLER_ALTER_SYNC_STATE_SET", Meaning: "controller: replicas that are in sync changed"},
+	{Code: ReqControllerElectMaster, Name: "CONTROLLER_ELECT_MASTER", Meaning: "controller: chooses a master"},
+	{Code: ReqControllerRegisterBroker, Name: "CONTROLLER_REGISTER_BROKER", Meaning: "controller: a broker"},
+	{Code: ReqControllerGetReplicaInfo, Name: "CONTROLLER_GET_REPLICA_INFO", Meaning: "controller: asks for a broker's replicas"},
+	{Code: ReqControllerGetMetadataInfo, Name: "CONTROLLER_GET_METADATA_INFO", Meaning: "controller: asks for its state"},
+	{Code: ReqControllerGetSyncStateData, Name: "CONTROLLER_GET_SYNC_STATE_DATA", Meaning: "controller: asks which replicas are in sync"},
+	{Code: ReqGetBrokerEpochCache, Name: "GET_BROKER_EPOCH_CACHE", Meaning: "asks for a replica's epochs"},
+	{Code: ReqNotifyBrokerRoleChanged, Name: "NOTIFY_BROKER_ROLE_CHANGED", Meaning: "controller tells a broker its role"},
+	{Code: ReqUpdateControllerConfig, Name: "UPDATE_CONTROLLER_CONFIG", Meaning: "controller: changes its settings"},
+	{Code: ReqGetControllerConfig, Name: "GET_CONTROLLER_CONFIG", Meaning: "controller: asks for its settings"},
+	{Code: ReqCleanBrokerData, Name: "CLEAN_BROKER_DATA", Meaning: "controller: forgets a broker"},
+	{Code: ReqControllerGetNextBrokerID, Name: "CONTROLLER_GET_NEXT_BROKER_ID", Meaning: "controller: asks for the next broker id"},
+	{Code: ReqControllerApplyBrokerID, Name: "CONTROLLER_APPLY_BROKER_ID", Meaning: "controller: takes a broker id"},
+	{Code: ReqUpdateColdDataFlowCtrConfig, Name: "UPDATE_COLD_DATA_FLOW_CTR_CONFIG", Meaning: "slows down reads of old messages by a group"},
+	{Code: ReqRemoveColdDataFlowCtrConfig, Name: "REMOVE_COLD_DATA_FLOW_CTR_CONFIG", Meaning: "no longer slows down a group"},
+	{Code: ReqGetColdDataFlowCtrInfo, Name: "GET_COLD_DATA_FLOW_CTR_INFO", Meaning: "asks which groups are slowed down"},
+	{Code: ReqSetCommitLogReadMode, Name: "SET_COMMITLOG_READ_MODE", Meaning: "chooses how the log is read ahead"},
+	{Code: ReqAuthCreateUser, Name: "AUTH_CREATE_USER", Meaning: "creates a user"},
+	{Code: ReqAuthUpdateUser, Name: "AUTH_UPDATE_USER", Meaning: "changes a user"},
+	{Code: ReqAuthDeleteUser, Name: "AUTH_DELETE_USER", Meaning: "deletes a user"},
+	{Code: ReqAuthGetUser, Name: "AUTH_GET_USER", Meaning: "asks for a user"},
+	{Code: ReqAuthListUser, Name: "AUTH_LIST_USER", Meaning: "asks for all users"},
+	{Code: ReqAuthCreateACL, Name: "AUTH_CREATE_ACL", Meaning: "creates a rule of access"},
+	{Code: ReqAuthUpdateACL, Name: "AUTH_UPDATE_ACL", Meaning: "changes a rule of access"},
+	{Code: ReqAuthDeleteACL, Name: "AUTH_DELETE_ACL", Meaning: "deletes a rule of access"},
+	{Code: ReqAuthGetACL, Name: "AUTH_GET_ACL", Meaning: "asks for a rule of access"},
+	{Code: ReqAuthListACL, Name: "AUTH_LIST_ACL", Meaning: "asks for all rules of access"},
+	{Code: ReqSwitchTimerEngine, Name: "SWITCH_TIMER_ENGINE", Meaning: "chooses how timers are kept"},
+	{Code: ReqPopLiteMessage, Name: "POP_LITE_MESSAGE", Meaning: "takes messages of lite topics"},
+	{Code: ReqLiteSubscriptionCtl, Name: "LITE_SUBSCRIPTION_CTL", Meaning: "subscribes lite topics"},
+	{Code: ReqAckLiteMessage, Name: "ACK_LITE_MESSAGE", Meaning: "acknowledges messages of lite topics"},
+	{Code: ReqNotifyUnsubscribeLite, Name: "NOTIFY_UNSUBSCRIBE_LITE", Meaning: "broker tells a client that a lite subscription ended"},
+	{Code: ReqGetBrokerLiteInfo, Name: "GET_BROKER_LITE_INFO", Meaning: "asks for the state of lite topics"},
+	{Code: ReqGetParentTopicInfo, Name: "GET_PARENT_TOPIC_INFO", Meaning: "asks for the lite topics of a topic"},
+	{Code: ReqGetLiteTopicInfo, Name: "GET_LITE_TOPIC_INFO", Meaning: "asks for a lite topic"},
+	{Code: ReqGetLiteClientInfo, Name: "GET_LITE_CLIENT_INFO", Meaning: "asks for a client's lite topics"},
+	{Code: ReqGetLiteGroupInfo, Name: "GET_LITE_GROUP_INFO", Meaning: "asks for a group's lite topics"},
+	{Code: ReqTriggerLiteDispatch, Name: "TRIGGER_LITE_DISPATCH", Meaning: "has lite topics dispatched"},
 	{Code: ReqTideLevels, Name: "TIDE_LEVELS", Meaning: "asks for the state of the delay levels"},
 	{Code: ReqTideOffsets, Name: "TIDE_OFFSETS", Meaning: "asks for a group's offsets and members"},
 	{Code: ReqTideResetOffsets, Name: "TIDE_RESET_OFFSETS", Meaning: "moves a group's offsets"},
