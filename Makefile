@@ -42,7 +42,7 @@ fuzz: ## fuzz every decoder of foreign bytes for FUZZTIME each
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x $$pkg; \
 	  done; done
 
-interop: ## the unmodified Java and Go clients of RocketMQ against TideMQ (needs java and mvn)
+interop: ## the unmodified Java and Go clients and mqadmin of RocketMQ against TideMQ (needs java and mvn)
 	bash test/interop/run.sh
 
 golden-capture: ## capture testdata/remoting anew from the real clients (needs java and mvn)

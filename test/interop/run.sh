@@ -8,6 +8,8 @@
 #     go                       Apache's Go client
 #     client                   our own client
 #     client-apache            our own client against Apache RocketMQ, which apache/apache.sh starts
+#     mqadmin                  every command of Apache's mqadmin; its table is compared with the one in docs/compatibility.md, and
+#                              replaces it when TIDEMQ_INTEROP_UPDATE=1
 #
 # TIDEMQ_INTEROP_ADDR=HOST:PORT names a broker that is running already (its name server's address; for Apache RocketMQ the
 # broker's goes into TIDEMQ_INTEROP_BROKER, and messageDelayLevel must be "1s 2s 3s 4s 5s 6s 7s 8s"). Cases that stop the broker
@@ -40,7 +42,7 @@ trap 'exit 143' TERM
 suites=("$@")
 if [ $# = 0 ]; then
   suites=(java-json java-binary go client)
-  [ -n "$foreign" ] || suites+=(client-apache)
+  [ -n "$foreign" ] || suites+=(client-apache mqadmin)
 fi
 wanted() { # whether a suite whose name matches PATTERN is
   local s
@@ -49,7 +51,7 @@ wanted() { # whether a suite whose name matches PATTERN is
 }
 for s in "${suites[@]}"; do
   case "$s" in
-  java-json | java-binary | go | client | client-apache) ;;
+  java-json | java-binary | go | client | client-apache | mqadmin) ;;
   *) echo "run.sh: no suite $s" >&2; exit 2 ;;
   esac
   mkdir -p "$work/$s/tmp"
@@ -64,6 +66,7 @@ if wanted go; then
   export TIDEMQ_INTEROP_JAVA_CP=$java_cp # it has a Java member join its group
 fi
 if wanted 'client*'; then (cd "$root" && go vet -tags interop ./client && go test -c -tags interop -o "$work/client.test" ./client); fi
+if wanted mqadmin; then maven "$here/mqadmin/pom.xml" "$work/mqadmin"; fi
 if wanted client-apache; then
   build_apache
   start_apache
@@ -86,6 +89,28 @@ go_suite() { # FOLDER, BINARY, CASES
 client_suite() { # NAME SERVER'S ADDRESS
   TIDEMQ_INTEROP_ADDR=$1 go_suite "$root/client" "$work/client.test" "${cases:-^TestInterop}"
 }
+# Runs every command of mqadmin against a broker of its own, and compares the table with the one that is committed.
+mqadmin_suite() {
+  local status=0 table=$work/mqadmin/files/table.md page=$root/docs/compatibility.md
+  start_tidemq mqadmin/tmp
+  timeout -k 10 $limit "${java_client[@]}" "-Djava.io.tmpdir=$work/mqadmin/tmp" -cp "$work/mqadmin/classes:$(cat "$work/mqadmin/classpath")" \
+    com.github.tidemq.mqadmin.Conformance "$tidemq_addr" "$tidemq_addr" "$work/mqadmin/files" || status=$?
+  stop_tidemq || status=1
+  [ $status = 0 ] || return $status
+  replace_table mqadmin "$table" <"$page" >"$work/mqadmin/page.md"
+  if [ "${TIDEMQ_INTEROP_UPDATE:-}" = 1 ]; then
+    cat "$work/mqadmin/page.md" >"$page"
+  else
+    diff -u "$page" "$work/mqadmin/page.md" || { echo "docs/compatibility.md says otherwise: TIDEMQ_INTEROP_UPDATE=1 $0 mqadmin"; return 1; }
+  fi
+}
+# Puts a file's lines between "<!-- NAME: …" and "<!-- end of NAME" of a page.
+replace_table() { # NAME, FILE
+  awk -v name="$1" -v file="$2" '
+    index($0, "<!-- end of " name) == 1 { inside = 0 }
+    !inside { print }
+    index($0, "<!-- " name ":") == 1 { inside = 1; while ((getline line < file) > 0) print line }'
+}
 run() {
   local suite=$1 status=0 began=$SECONDS
   case "$suite" in
@@ -100,6 +125,7 @@ run() {
     return $status
     ;;
   client-apache) client_suite "$apache_namesrv" ;;
+  mqadmin) mqadmin_suite ;;
   esac
 }
 # What became of a suite, in one line; false when it is not what is wanted.
@@ -109,6 +135,9 @@ verdict() { # SUITE, STATUS
   java-*)
     passed=$(sed -n 's/^\[ *\([0-9]*\) tests successful .*/\1/p' "$log")
     skipped=$(sed -n 's/^\[ *\([0-9]*\) tests \(skipped\|aborted\) .*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
+    ;;
+  mqadmin)
+    passed=$(sed -n 's/^\([0-9]*\) tests successful.*/\1/p' "$log") skipped=0
     ;;
   *)
     passed=$(grep -c '^--- PASS' "$log" || true)
