@@ -33,6 +33,8 @@ type checkpoint struct {
 	Levels  []savedLevel  `json:"levels"`
 	// Halves are the transactions that have not ended.
 	Halves []Half `json:"halves,omitempty"`
+	// Pops are what groups have popped.
+	Pops []savedPops `json:"pops,omitempty"`
 }
 
 type savedOffset struct {
@@ -134,6 +136,7 @@ func (s *Store) restore(c *checkpoint) error {
 	for _, h := range c.Halves {
 		s.halves.put(h)
 	}
+	s.pops.restore(c.Pops)
 	s.clock.seen(c.StoreMs)
 	return nil
 }
@@ -145,7 +148,7 @@ func (s *Store) snapshot() (*checkpoint, []*queue) {
 		Index: s.log.end.index, Address: s.log.end.address, CRC: s.log.lastCRC,
 		StoreMs: s.clock.last.Load() / int64(time.Millisecond),
 		Topics:  s.tables.allTopics(), Groups: s.tables.allGroups(), KVs: s.tables.allKVs(),
-		Halves: s.halves.all(),
+		Halves: s.halves.all(), Pops: s.pops.save(),
 	}
 	s.offsets.mu.RLock()
 	for group, topics := range s.offsets.all {

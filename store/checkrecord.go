@@ -24,6 +24,16 @@ func (c *checker) record(h *header, payload []byte) {
 				c.wrong("offset %d of group %q, topic %q, queue %d cannot be", v, k.group, k.topic, k.queueID)
 			}
 		}
+	case kindPops:
+		list, err := decodePops(payload)
+		if err != nil {
+			c.wrong("%v", err)
+		}
+		for _, q := range list {
+			if q.next < 0 || q.key.queueID < 0 || q.key.group == "" || q.key.topic == "" {
+				c.wrong("pops of group %q, topic %q, queue %d, next entry %d cannot be", q.key.group, q.key.topic, q.key.queueID, q.next)
+			}
+		}
 	case kindTable:
 		c.table(h, payload)
 	case kindHole:

@@ -23,6 +23,11 @@ func (s *Store) dispatch(h *header, payload []byte, q *queue) error {
 			return s.offsets.applyRecord(payload)
 		}
 		return nil
+	case kindPops: // live changes are made already
+		if s.replaying {
+			return s.pops.applyRecord(payload)
+		}
+		return nil
 	case kindTable:
 		return s.dispatchTable(h, payload)
 	case kindHole:
@@ -76,11 +81,13 @@ func (s *Store) dispatchTable(h *header, payload []byte) error {
 	switch {
 	case c.DeleteTopic != "":
 		s.offsets.dropTopic(c.DeleteTopic)
+		s.pops.drop(func(k offsetKey) bool { return k.topic == c.DeleteTopic })
 		if err := s.queues.dropTopic(c.DeleteTopic); err != nil {
 			s.logger.Warn("deleted topic: its queue files could not be removed", "topic", c.DeleteTopic, "error", err)
 		}
 	case c.DeleteGroup != "":
 		s.offsets.dropGroup(c.DeleteGroup)
+		s.pops.drop(func(k offsetKey) bool { return k.group == c.DeleteGroup })
 	}
 	return nil
 }

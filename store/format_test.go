@@ -362,6 +362,7 @@ func recordCases(t *testing.T) []recordCase {
 		{"record-end", with(kindEnd, func(h *header) { h.identity, h.tagsCode = 4711, tags }), plain},
 		{"record-end-pending", with(kindEnd, func(h *header) { h.identity, h.delayMs, h.entry, h.dueUs = 4711, 10_000, 17, due }), pending},
 		{"record-end-no-message", with(kindEnd, func(h *header) { h.flags, h.identity = flagNoMessage, 4711 }), []byte("rolled back")},
+		{"record-pops", with(kindPops, nil), goldenPops()},
 		{"record-offsets", with(kindOffsets, nil), encodeOffsets(map[offsetKey]int64{{"billing", "orders", 300}: 1 << 40})},
 		{"record-offsets-reset", with(kindOffsets, func(h *header) { h.flags = flagReset }), encodeOffsets(map[offsetKey]int64{{"billing", "orders", 3}: 0})},
 		{"record-table-put-topic", with(kindTable, nil), table(&tableChange{PutTopic: &Topic{
@@ -386,6 +387,21 @@ func recordCases(t *testing.T) []recordCase {
 		}), []byte("reserved")})
 	}
 	return cases
+}
+
+// goldenPops is the payload of a pops record.
+func goldenPops() []byte {
+	q := newPopTable().get(offsetKey{"billing", "orders", 3})
+	q.Begin(40)
+	q.Set(41, Pop{PopMs: 1764563000456, UntilMs: 1764563060456, Times: 2})
+	return append([]byte{1}, q.encode(nil, q.changed)...)
+}
+
+func TestFormatPops(t *testing.T) {
+	compareFields(t, map[string]any{
+		"count": int64(1), "group length": int64(7), "group": "billing", "topic length": int64(6), "topic": "orders", "queue id": int64(3), "next": int64(40),
+		"changes": int64(1), "entry": int64(41), "popped": int64(1764563000456), "until": int64(1764563060456), "times": int64(2),
+	}, readBy(t, layoutOf(t, docTables(t), "pops"), goldenPops()))
 }
 
 func TestFormatRecord(t *testing.T) {
@@ -429,7 +445,7 @@ func TestFormatRecord(t *testing.T) {
 			if !written {
 				t.Errorf("no golden record of kind %v", k)
 			}
-			s := &Store{replaying: true, tables: newTables(), offsets: newOffsetTable(), halves: newHalfTable(), queues: newQueueSet(newQueueFiles(vfs.OS), t.TempDir())}
+			s := &Store{replaying: true, tables: newTables(), offsets: newOffsetTable(), halves: newHalfTable(), pops: newPopTable(), queues: newQueueSet(newQueueFiles(vfs.OS), t.TempDir())}
 			err := s.dispatch(&header{kind: k}, nil, nil)
 			if refused, want := errors.Is(err, ErrNewerFormat), c[3] == "reserved" && k != kindHole; refused != want {
 				t.Errorf("kind %v is %s, and a log that holds it is refused: %v", k, c[3], refused)
@@ -552,7 +568,7 @@ func TestFormatJSONKeys(t *testing.T) {
 	tables := docTables(t)
 	for name, v := range map[string]any{
 		"table": tableChange{}, "topic": Topic{}, "group": Group{}, "kv config": KVConfig{}, "checkpoint": checkpoint{},
-		"checkpoint offset": savedOffset{}, "checkpoint queue": savedQueue{}, "checkpoint level": savedLevel{}, "checkpoint half": Half{},
+		"checkpoint offset": savedOffset{}, "checkpoint queue": savedQueue{}, "checkpoint level": savedLevel{}, "checkpoint half": Half{}, "checkpoint pops": savedPops{},
 	} {
 		var code, text []string
 		for i := range reflect.TypeOf(v).NumField() {

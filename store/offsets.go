@@ -221,16 +221,18 @@ func (s *Store) ResetOffsets(group, topic string, offsets map[int32]int64) error
 	return s.appendState(kindOffsets, encodeOffsets(d))
 }
 
-// offsetLoop writes changed offsets to the log every offsetsEvery until the
-// store closes, and what is left then.
+// offsetLoop writes changed offsets, and what was popped, to the log every
+// offsetsEvery until the store closes, and what is left then.
 func (s *Store) offsetLoop() {
 	tick := time.NewTicker(offsetsEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+			s.savePops()
 			s.saveOffsets()
 		case <-s.stop:
+			s.savePops()
 			s.saveOffsets()
 			return
 		}

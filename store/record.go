@@ -64,11 +64,12 @@ const (
 	kindTable     Kind = 10 // a topic, group or configuration value set or deleted
 	kindHalf      Kind = 11 // a prepared message, whose transaction has not ended
 	kindEnd       Kind = 12 // a transaction ended: what its commit stores, or that it was rolled back
+	kindPops      Kind = 13 // what groups have popped and acknowledged
 )
 
 // String returns the kind's name.
 func (k Kind) String() string {
-	names := [...]string{"", "message", "step", "take", "park", "carry", "move", "offsets", "state part", "hole", "table", "half", "end"}
+	names := [...]string{"", "message", "step", "take", "park", "carry", "move", "offsets", "state part", "hole", "table", "half", "end", "pops"}
 	if k > 0 && int(k) < len(names) {
 		return names[k]
 	}

@@ -30,6 +30,7 @@ type Store struct {
 	tables     *tables
 	offsets    *offsetTable
 	halves     *halfTable
+	pops       *popTable
 	clock      *clock
 	writer     *writer
 	damage     onceSet
@@ -118,6 +119,7 @@ func (s *Store) forget() {
 	s.tables = newTables()
 	s.offsets = newOffsetTable()
 	s.halves = newHalfTable()
+	s.pops = newPopTable()
 	s.clock = &clock{wall: s.opts.Now}
 }
 
