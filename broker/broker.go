@@ -62,6 +62,7 @@ type Broker struct {
 	resets   resets
 	exprs    expressions
 	checks   checks
+	pops     popWaits
 	sends    budget // bytes of sends in the store's hands
 	stats    statistics
 	settings liveSettings
@@ -198,6 +199,7 @@ func (b *Broker) openStore() error {
 func (b *Broker) arrived(arrivals []store.Arrival) {
 	b.stats.arrived(arrivals)
 	b.hold.arrive(arrivals)
+	b.pops.arrive(arrivals)
 }
 
 // Addrs returns the addresses that are listened on, in the order of

@@ -60,12 +60,14 @@ type conn struct {
 	pulls        []*heldPull
 	pullsDropped bool
 
+	// ended is closed when no more is read of the connection.
+	ended chan struct{}
 	// left: the connection ended; guarded by the registry's mutex.
 	left bool
 }
 
 func newConn(b *Broker, nc net.Conn) *conn {
-	c := &conn{b: b, nc: nc, scratch: new(remoting.Scratch)}
+	c := &conn{b: b, nc: nc, scratch: new(remoting.Scratch), ended: make(chan struct{})}
 	c.remote = addrPort(nc.RemoteAddr())
 	c.host = b.advertise
 	if c.hostText = b.opts.Advertise; !c.host.IsValid() {
@@ -97,6 +99,7 @@ func (c *conn) serve() {
 	if !quietEnd(err) {
 		c.b.log.Warn("connection closed", "remote", c.remote, "error", err)
 	}
+	close(c.ended)
 	c.b.hold.drop(c)
 	c.asks.end()
 	c.b.notify(c.b.registry.gone(c))

@@ -98,6 +98,10 @@
 //	321 907      QUERY_CONSUME_QUEUE, GET_BROKER_HA_STATUS               logadmin.go
 //	307 309      GET_CONSUMER_RUNNING_INFO, CONSUME_MESSAGE_DIRECTLY,
 //	             asked of the client                                     relay.go
+//	400 401 402  QUERY_ASSIGNMENT, SET_, GET_ALL_MESSAGE_REQUEST_MODE    assignment.go
+//	200050-54    POP_, ACK_, PEEK_MESSAGE, CHANGE_MESSAGE_INVISIBLETIME,
+//	200055       NOTIFICATION, POLLING_INFO,
+//	200151       BATCH_ACK_MESSAGE             pop.go popack.go poplook.go
 //	900001       levels: state of the delay levels                       tidemq.go
 //	900002       offsets: a group's offsets                              tidemq.go
 //	900003       reset: moves a group's offsets                          tidemq.go
@@ -119,6 +123,8 @@
 //     last did, gets everything, as clients compare tags themselves. RocketMQ
 //     refuses it (24, 25) until the next heartbeat; here only SQL92 waits.
 //   - SQL92 filters need no setting (enablePropertyFilter).
+//   - A popped message is not written again when it comes again; an
+//     acknowledgement that is too late says so (208).
 //   - A transaction ends once: what ends it again is refused (1). RocketMQ stores
 //     a second commit as a second message. Half messages are not written again
 //     at each check; a batch cannot be prepared (13).

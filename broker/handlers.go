@@ -56,6 +56,28 @@ func handlerFor(code int) (handler, bool) {
 	case remoting.ReqConsumeMessageDirectly:
 		return handler{serve: consumeDirectly, apart: true}, true
 
+	// Pop: pop.go, popack.go, poplook.go, assignment.go.
+	case remoting.ReqPopMessage:
+		return handler{serve: popMessage, apart: true}, true
+	case remoting.ReqAckMessage:
+		return handler{serve: ackMessage}, true
+	case remoting.ReqBatchAckMessage:
+		return handler{serve: ackBatch}, true
+	case remoting.ReqChangeMessageInvisibleTime:
+		return handler{serve: changeInvisible}, true
+	case remoting.ReqPeekMessage:
+		return handler{serve: peekMessage, apart: true}, true
+	case remoting.ReqNotification:
+		return handler{serve: notification, apart: true}, true
+	case remoting.ReqPollingInfo:
+		return handler{serve: pollingInfo}, true
+	case remoting.ReqQueryAssignment:
+		return handler{serve: queryAssignment}, true
+	case remoting.ReqSetMessageRequestMode:
+		return handler{serve: setRequestMode, apart: true}, true
+	case remoting.ReqGetAllMessageRequestMode:
+		return handler{serve: allRequestModes}, true
+
 	// Name server and topics: route.go.
 	case remoting.ReqGetRouteInfoByTopic:
 		return handler{serve: route}, true

@@ -161,6 +161,7 @@ func (b *Broker) resetOffsets(group, topic string, offsets map[int32]int64, time
 		b.resets.cancel(group, topic, offsets)
 		return 0, err
 	}
+	b.resetPops(group, topic, offsets)
 	conns := make([]*conn, 0, len(view.clients))
 	for _, info := range view.clients {
 		conns = append(conns, info.conn)

@@ -40,7 +40,7 @@ func whyNot(code int) string {
 	case remoting.ReqGetTimerCheckPoint, remoting.ReqSwitchTimerEngine:
 		return "there is one way of keeping time, and no files of a timing wheel"
 	case remoting.ReqPopRollback:
-		return "there are no pop records that could be moved"
+		return "what was popped is in the log; there are no pop records that could be moved"
 	case remoting.ReqRegisterFilterServer, remoting.ReqRegisterMessageFilterClass:
 		return "filter servers are gone since RocketMQ 4.4; tags and SQL92 filter in the broker"
 	}

@@ -142,5 +142,11 @@ func SetPhysicalOffset(rec []byte, v int64) {
 // record.
 func SetStoreTime(rec []byte, v int64) { binary.BigEndian.PutUint64(rec[storeTimeAt(rec):], uint64(v)) }
 
+// SetReconsumeTimes writes the number of times that a message was sent back
+// into an encoded record.
+func SetReconsumeTimes(rec []byte, v int32) {
+	binary.BigEndian.PutUint32(rec[View(rec).bodyAt()-16:], uint32(v))
+}
+
 // borrow returns b as a string without copying it.
 func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
