@@ -65,6 +65,7 @@ type Broker struct {
 	pops     popWaits
 	sends    budget // bytes of sends in the store's hands
 	stats    statistics
+	names    registration
 	settings liveSettings
 	// configured are the changeable settings as the options have them.
 	configured map[string]string
@@ -155,7 +156,10 @@ func (b *Broker) start(ctx context.Context) error {
 	b.scheduler.Start(b.store)
 	b.work.Go(b.housekeep)
 	b.work.Go(b.checkTransactions)
+	b.names.init(b)
 	b.state.Store(stateRunning)
+	// Not before it serves: clients come by what name servers say.
+	b.names.start(b)
 	for _, addr := range b.Addrs() {
 		b.log.Info("serving", "addr", addr)
 	}
@@ -253,6 +257,8 @@ func (b *Broker) close() error {
 func (b *Broker) shutDown() error {
 	b.state.Store(stateClosing)
 	close(b.stop)
+	// First of all, so that clients turn to other brokers.
+	b.names.close()
 	// No new connections, so that what follows comes to an end.
 	b.server.stopAccepting()
 	// Held pulls would keep their connections for up to their hold time.

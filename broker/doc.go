@@ -106,6 +106,10 @@
 //	900002       offsets: a group's offsets                              tidemq.go
 //	900003       reset: moves a group's offsets                          tidemq.go
 //
+// Sent to name servers: REGISTER_BROKER (103), UNREGISTER_BROKER (104),
+// QUERY_DATA_VERSION (322), BROKER_HEARTBEAT (904), and GET_BROKER_CLUSTER_INFO
+// (106) to see whether the name is free: registration.go.
+//
 // Codes from 900001 on are TideMQ's own; fields and bodies are described in
 // internal/remoting, codes_tidemq.go.
 //

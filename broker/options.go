@@ -63,6 +63,11 @@ type Options struct {
 	BrokerName  string
 	ClusterName string
 	BrokerID    int64
+	// NameServers are Apache RocketMQ name servers, HOST:PORT each, that the
+	// broker registers with as one among several; it needs a BrokerName of its
+	// own then. Clients may be given them, or this broker, as name server. None
+	// by default. With some, the default of Listen is DefaultAddr alone.
+	NameServers []string
 	// Flush is when sends are answered; SyncFlush by default. FlushInterval
 	// bounds the age of unsynced bytes in AsyncFlush; 500 ms by default.
 	Flush         FlushMode
@@ -112,7 +117,15 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("broker: Dir is empty: name a data directory")
 	}
 	if len(o.Listen) == 0 {
-		o.Listen = []string{DefaultAddr, DefaultNameServerAddr}
+		o.Listen = []string{DefaultAddr}
+		if len(o.NameServers) == 0 {
+			o.Listen = append(o.Listen, DefaultNameServerAddr)
+		}
+	}
+	for _, addr := range o.NameServers {
+		if err := checkHostPort(addr, 1); err != nil {
+			return o, fmt.Errorf("broker: NameServers: %w", err)
+		}
 	}
 	for _, addr := range o.Listen {
 		if err := checkHostPort(addr, 0); err != nil {

@@ -55,6 +55,9 @@ func runtimeInfo(b *Broker, c *conn, req *remoting.Command, _ bool) error {
 	put("timerEnqueueTps", "0.0")
 	put("timerDequeueTps", "0.0")
 
+	for _, n := range b.names.servers {
+		put("namesrv_"+n.addr, *n.state.Load())
+	}
 	unsupported := b.stats.unsupported.each(func(code int, n int64) {
 		put("requestsNotSupported_"+strconv.Itoa(code), n)
 	})

@@ -87,6 +87,7 @@ var configKeys = []configKey{
 			return err
 		}},
 	{name: "messageDelayLevel", get: func(b *Broker, _ *conn) string { return b.levels.String() }},
+	{name: "namesrvAddr", get: func(b *Broker, _ *conn) string { return strings.Join(b.opts.NameServers, ";") }},
 	{name: "serverChannelMaxIdleTimeSeconds", get: func(b *Broker, _ *conn) string { return strconv.Itoa(int(b.opts.IdleTimeout.Seconds())) }},
 	{name: "storePathRootDir", get: func(b *Broker, _ *conn) string { return b.opts.Dir }},
 
@@ -222,6 +223,10 @@ func (b *Broker) updateConfig(c *conn, body []byte, namesrv bool) error {
 		b.log.Info("setting changed", "key", k.name, "from", k.get(b, c), "to", value, "by", c.remote)
 	}
 	b.settings.Store(&s)
+	// Whether there is a topic to create others from is a matter of routes, too.
+	b.tables.change.Lock()
+	b.tables.topicsChanged()
+	b.tables.change.Unlock()
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tidemq/tidemq/internal/message"
 	"github.com/tidemq/tidemq/internal/remoting"
@@ -46,6 +47,11 @@ type tables struct {
 	settings *liveSettings
 	// replyTopic is the cluster's topic of replies.
 	replyTopic string
+
+	// version grows with every change of a topic, and onChange, when it is
+	// set, is called after it; it must not block.
+	version  atomic.Uint64
+	onChange func()
 
 	// change is held from the look to the end of a change.
 	change sync.Mutex
@@ -241,6 +247,7 @@ func (t *tables) putTopicLocked(topic store.Topic) (*store.Topic, error) {
 	t.mu.Lock()
 	t.topics[topic.Name] = &topic
 	t.mu.Unlock()
+	t.topicsChanged()
 	return &topic, nil
 }
 
@@ -272,7 +279,16 @@ func (t *tables) deleteTopic(name string) error {
 	t.mu.Lock()
 	delete(t.topics, name)
 	t.mu.Unlock()
+	t.topicsChanged()
 	return nil
+}
+
+// topicsChanged tells of a change. The caller holds change.
+func (t *tables) topicsChanged() {
+	t.version.Add(1)
+	if t.onChange != nil {
+		t.onChange()
+	}
 }
 
 // names returns the names of all topics that exist.

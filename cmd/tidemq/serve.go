@@ -31,11 +31,13 @@ A configuration file is RocketMQ's broker.conf; flags win over it.
 Examples:
    tidemq serve
    tidemq serve --data /var/lib/tidemq --listen 0.0.0.0:9876 --advertise mq.example.org:9876
-   tidemq serve --config broker.conf --flush async`,
+   tidemq serve --config broker.conf --flush async
+   tidemq serve --config broker-a.conf --namesrv 10.0.0.1:9876    # brokerName=broker-a: each its own`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "data", Aliases: []string{"d"}, Usage: "data `DIR`, made when missing; one process at a time (default: storePathRootDir, else " + defaultDataDir + ")"},
 			&cli.StringSliceFlag{Name: "listen", Aliases: []string{"l"}, Usage: "`HOST:PORT` to listen on, may be repeated; port 0 takes a free one (default: " + broker.DefaultAddr + " and " + broker.DefaultNameServerAddr + ")"},
 			&cli.StringFlag{Name: "advertise", Usage: "`HOST:PORT` that routes and message ids name (default: the address a client came in by)"},
+			&cli.StringFlag{Name: "namesrv", Usage: "`HOST:PORT[;…]` of Apache RocketMQ name servers to register with, as one broker among several (default: namesrvAddr, else none)"},
 			&cli.StringFlag{Name: "flush", Usage: "`MODE` sync answers a send when it is on disk, async when it is written (default: flushDiskType, else sync)"},
 			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "read `FILE`, RocketMQ's broker.conf"},
 			&cli.StringFlag{Name: "log-level", Value: "info", Usage: "`LEVEL` debug, info, warn or error"},
@@ -114,8 +116,15 @@ func serveOptions(c *cli.Context, log *slog.Logger) (broker.Options, error) {
 		for _, n := range file.Notes {
 			log.Info(n)
 		}
-		file.Apply(&opts)
 	}
+	if c.IsSet("namesrv") {
+		list, err := conf.NameServers(c.String("namesrv"))
+		if err != nil {
+			return opts, usagef("serve: --namesrv: %w", err)
+		}
+		file.UseNameServers(list)
+	}
+	file.Apply(&opts)
 	if c.IsSet("data") {
 		if opts.Dir = c.String("data"); opts.Dir == "" {
 			return opts, usagef("serve: --data is empty: a directory is expected")

@@ -44,6 +44,7 @@ type File struct {
 	listenPort    int
 	bind          string
 	ip            string
+	nameServers   []string
 }
 
 // Load reads the file at path. Errors name the file; those about values also
@@ -117,6 +118,9 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
+// UseNameServers replaces the name servers that the file names.
+func (f *File) UseNameServers(list []string) { f.nameServers = list }
+
 // Apply sets in o what the file says. Fields that the command line decides are
 // set by the caller afterwards, Advertise last of all with [File.Advertise].
 func (f *File) Apply(o *broker.Options) {
@@ -147,6 +151,7 @@ func (f *File) Apply(o *broker.Options) {
 	if f.idle > 0 {
 		o.IdleTimeout = f.idle
 	}
+	o.NameServers = f.nameServers
 	o.DisableAutoCreateTopic = f.noAutoTopic
 	o.DisableAutoCreateGroup = f.noAutoGroup
 	o.TransactionTimeout, o.TransactionInterval, o.TransactionChecks = f.transTimeout, f.transInterval, f.transChecks
@@ -178,7 +183,7 @@ func (f *File) listen() []string {
 		brokerPort = strconv.Itoa(f.listenPort)
 	}
 	list := []string{net.JoinHostPort(host, brokerPort)}
-	if brokerPort != namePort {
+	if brokerPort != namePort && len(f.nameServers) == 0 {
 		list = append(list, net.JoinHostPort(host, namePort))
 	}
 	return list

@@ -184,7 +184,7 @@ func TestWarnings(t *testing.T) {
 		{"wrong case", "BrokerName=a", []string{"is brokerName meant?"}},
 		{"sync master", "brokerRole=SYNC_MASTER", []string{"brokerRole=SYNC_MASTER: there are no replicas yet"}},
 		{"id", "brokerId=3", []string{"brokerId=3: a master's id is 0"}},
-		{"name server", "namesrvAddr=10.0.0.1:9876;10.0.0.2:9876", []string{"registering with Apache's comes later"}},
+		{"name servers", "namesrvAddr=10.0.0.1:9876;10.0.0.2:9876", nil},
 		{"no name server", "namesrvAddr=", nil},
 		{"retention, once", "fileReservedTime=72\ndeleteWhen=04;16\ndiskMaxUsedSpaceRatio=75", []string{"nothing is deleted yet"}},
 		{"retention, one key", "diskMaxUsedSpaceRatio=75", []string{"nothing is deleted yet"}},
@@ -219,7 +219,7 @@ func TestFilesAsApacheShipsThem(t *testing.T) {
 		{"2m-2s-sync, master", strings.ReplaceAll(master, "%ROLE%", "SYNC_MASTER"), 2},
 		{"dledger", "brokerClusterName = RaftCluster\nbrokerName=RaftNode00\nlistenPort=30911\nnamesrvAddr=127.0.0.1:9876\n" +
 			"storePathRootDir=/data/node00\nstorePathCommitLog=/data/node00/commitlog\nenableDLegerCommitLog=true\n" +
-			"dLegerGroup=RaftNode00\ndLegerPeers=n0-127.0.0.1:40911;n1-127.0.0.1:40912\ndLegerSelfId=n0\nsendMessageThreadPoolNums=16\n", 3},
+			"dLegerGroup=RaftNode00\ndLegerPeers=n0-127.0.0.1:40911;n1-127.0.0.1:40912\ndLegerSelfId=n0\nsendMessageThreadPoolNums=16\n", 2},
 		{"in a container", "brokerName=a\nbrokerId=0\nbrokerRole=SYNC_MASTER\nlistenPort=10911\nhaListenPort=10912\ntotalReplicas=2\n" +
 			"inSyncReplicas=2\nminInSyncReplicas=1\nenableAutoInSyncReplicas=true\nslaveReadEnable=true\nenableSlaveActingMaster=true\n", 1},
 	}

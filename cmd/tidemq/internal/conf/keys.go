@@ -2,6 +2,7 @@ package conf
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -228,16 +229,26 @@ func brokerRole(_ *File, value string) (string, error) {
 	return "", fmt.Errorf("ASYNC_MASTER is allowed, and SYNC_MASTER with a warning")
 }
 
-func nameServer(_ *File, value string) (string, error) {
-	if value == "" {
-		return "", nil
-	}
-	for addr := range strings.SplitSeq(value, ";") {
-		if addr = strings.TrimSpace(addr); addr != "" && !strings.Contains(addr, ":") {
-			return "", fmt.Errorf("HOST:PORT is expected, several divided by ';'")
+func nameServer(f *File, value string) (string, error) {
+	var err error
+	f.nameServers, err = NameServers(value)
+	return "", err
+}
+
+// NameServers divides HOST:PORT[;HOST:PORT…]; none in an empty text.
+func NameServers(text string) ([]string, error) {
+	var list []string
+	for addr := range strings.SplitSeq(text, ";") {
+		if addr = strings.TrimSpace(addr); addr == "" {
+			continue
 		}
+		_, port, err := net.SplitHostPort(addr)
+		if n, numErr := strconv.Atoi(port); err != nil || numErr != nil || n < 1 || n > 65535 {
+			return nil, fmt.Errorf("%.100q: HOST:PORT is expected, several divided by ';'", addr)
+		}
+		list = append(list, addr)
 	}
-	return "this broker is its own name server; registering with Apache's comes later, so clients must be given this broker's address", nil
+	return list, nil
 }
 
 func elsewhere(_ *File, value string) (string, error) {
