@@ -74,7 +74,10 @@ func (r *CheckReport) problem(file string, offset int64, format string, args ...
 //   - a transaction ends once, after its half message;
 //   - the checkpoint names a record of the log, and says what the log says up
 //     to there; each queue file entry it vouches for points at a record of that
-//     topic, queue and offset.
+//     topic, queue and offset;
+//   - a log whose front was deleted holds a complete state of the tables, state
+//     parts agree with what else the log says, and each message that is still
+//     pending has a record.
 //
 // A torn tail, which a crash may leave and the next Open cuts off, counts as a
 // problem, and so does a hole that an earlier Open has closed. Where records
@@ -97,7 +100,7 @@ func check(dir string, mayBeEarly bool) (*CheckReport, error) {
 		dir: dir, fs: vfs.OS, mayBeEarly: mayBeEarly,
 		segs:  newSegments(vfs.OS, filepath.Join(dir, "commitlog")),
 		files: &queueFiles{fs: vfs.OS, files: newFileCache(vfs.OS, os.O_RDONLY, maxOpenChunks)},
-		want:  position{index: 1}, tables: newTables(), halves: newHalfTable(), topics: map[string]map[int32]int64{}, levels: map[int64]*checkedLevel{},
+		want:  position{index: 1}, tables: newTables(), halves: newHalfTable(), topics: map[string]map[int32]int64{}, firsts: map[savedQueue]int64{}, levels: map[int64]*checkedLevel{},
 	}
 	defer c.segs.files.close()
 	defer c.files.files.close()
@@ -154,11 +157,18 @@ type checker struct {
 	saved *checkpoint // nil when there is none to go by
 	path  string      // of the checkpoint
 
-	want     position // of the next record
-	crc      uint32   // of the record before
-	epoch    uint32
-	lossy    bool // records are lost: gaps follow from that
-	compared bool // with the checkpoint
+	want  position // of the next record
+	crc   uint32   // of the record before
+	epoch uint32
+	lossy bool // records are lost: gaps follow from that
+	// partial: the log's front was deleted, and the state parts that tell what
+	// was there are not complete yet.
+	partial bool
+	rounds  stateRounds
+	front   int64 // log address of the first record
+	// frontSegment is the first one, when it is not the log's beginning.
+	frontSegment segment
+	compared     bool // with the checkpoint
 
 	storeMs   int64  // of the last message
 	timeEpoch uint32 // of the last message
@@ -167,6 +177,7 @@ type checker struct {
 	tables *tables
 	halves *halfTable
 	topics map[string]map[int32]int64 // next queue offset
+	firsts map[savedQueue]int64       // first queue offset seen
 	levels map[int64]*checkedLevel
 
 	// Of the record in hand.
@@ -180,18 +191,31 @@ type checkedLevel struct {
 	head, next int64
 	pending    []pendingEntry // entries [head, next)
 	lastDue    int64
+	// seen holds, while the log is partial and head and next are not known,
+	// what was seen of entries.
+	seen map[int64]pendingEntry
 }
 
+// pendingEntry is one pending message: lost, not seen yet, or at an address.
 type pendingEntry struct {
-	address int64 // -1: lost
-	dueUs   int64
-	n       int64
+	identity int64 // address of its first copy, or lost, unseen
+	address  int64 // of its newest copy
+	dueUs    int64
+	n        int64
 }
+
+const (
+	lost   = -1
+	unseen = -2 // its record was in the front that was deleted, or comes as a carry
+)
 
 func (c *checker) level(delayMs int64) *checkedLevel {
 	l := c.levels[delayMs]
 	if l == nil {
 		l = &checkedLevel{}
+		if c.partial {
+			l.seen = map[int64]pendingEntry{}
+		}
 		c.levels[delayMs] = l
 	}
 	return l
@@ -232,8 +256,9 @@ func (c *checker) checkLog() error {
 		}
 	}
 	c.segs.set(list)
+	c.completeAtEnd()
 	c.compareAtEnd()
-	c.report.Segments, c.report.Bytes, c.report.Next, c.report.Epoch = len(list), c.want.address, c.want.index, c.epoch
+	c.report.Segments, c.report.Bytes, c.report.Next, c.report.Epoch = len(list), c.want.address-c.front, c.want.index, c.epoch
 	epochs := epochFile{fs: c.fs, path: filepath.Join(c.dir, "epoch")}
 	if e := epochs.read(); e < c.epoch {
 		c.report.problem(epochs.path, 0, "epoch is %d, the log's last record has %d", e, c.epoch)
@@ -249,14 +274,19 @@ func (c *checker) checkSegment(seg *segment, limit uint64) error {
 		return err
 	}
 	c.buf, c.file, c.at = b, seg.path, 0
-	if seg.first != c.want.index {
+	isFront := c.report.Records == 0 && !c.lossy && c.want.index == 1 && seg.first > 1
+	if isFront {
+		c.partial, c.frontSegment = true, *seg
+	} else if seg.first != c.want.index {
 		c.lose(seg.first-c.want.index, "records %d to %d are missing before this segment", c.want.index, seg.first-1)
 	}
 	seg.base = c.want.address
 	h, start, ok := findWhole(b, 0, func(h *header, start int64) bool { return h.index >= seg.first && h.address >= start })
 	if ok && h.address-start != seg.base {
 		seg.base = h.address - start
-		if !c.lossy {
+		if isFront {
+			c.front = seg.base
+		} else if !c.lossy {
 			c.wrong("begins at address %d, the segment before ends at %d", seg.base, c.want.address)
 		}
 	}

@@ -423,8 +423,8 @@ func TestCheckFindsDamage(t *testing.T) {
 			return rewrite(t, d, isKind(kindOffsets), func(_ *header, p []byte) { p[0] = 99 })
 		}, errBadOffsets.Error()},
 		{"later kind", func(t *testing.T, d string) spot {
-			return rewrite(t, d, isKind(kindOffsets), func(h *header, _ []byte) { h.kind = kindCarry })
-		}, "a carry, which this version does not know"},
+			return rewrite(t, d, isKind(kindOffsets), func(h *header, _ []byte) { h.kind = kindMove })
+		}, "a move, which this version does not know"},
 
 		// Queue files.
 		{"entry of another queue", func(t *testing.T, d string) spot {
@@ -516,7 +516,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		}, "missing, the log has"},
 		{"checkpoint's head", func(t *testing.T, d string) spot {
 			return editCheckpoint(t, d, func(c *checkpoint) { c.Levels[0].Head-- })
-		}, "level 1000ms: first 0, head 8, next 20; the log has 0, 9, 20"},
+		}, "level 1000ms: first 0, head 8, next 20; the log has head 9, next 20"},
 		{"checkpoint without a level", func(t *testing.T, d string) spot {
 			return editCheckpoint(t, d, func(c *checkpoint) { c.Levels = c.Levels[:1] })
 		}, "level 5000ms: missing, the log has 20 entries"},

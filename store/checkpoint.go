@@ -109,18 +109,8 @@ func (s *Store) loadCheckpoint() *checkpoint {
 }
 
 func (s *Store) restore(c *checkpoint) error {
-	for _, t := range c.Topics {
-		s.tables.topics[t.Name] = t
-	}
-	for _, g := range c.Groups {
-		s.tables.groups[g.Name] = g
-	}
-	for _, kv := range c.KVs {
-		s.tables.kvs[kvKey{kv.Namespace, kv.Key}] = kv
-	}
-	for _, o := range c.Offsets {
-		s.offsets.setLocked(offsetKey{o.Group, o.Topic, o.QueueID}, o.Offset)
-	}
+	s.tables.restore(c.Topics, c.Groups, c.KVs)
+	s.offsets.restore(c.Offsets)
 	for _, q := range c.Queues {
 		if err := s.queues.get(q.Topic, q.ID).restore(q.Min, q.Next); err != nil {
 			return err
@@ -236,7 +226,23 @@ func (s *Store) saveCheckpoint(c *checkpoint, queues []*queue) error {
 	}
 	s.saved.Store(c.Index)
 	s.savedAddress.Store(c.Address)
-	return nil
+	return s.dropChunks(c)
+}
+
+// dropChunks deletes queue files that no checkpoint speaks of any more.
+func (s *Store) dropChunks(c *checkpoint) error {
+	var errs []error
+	for _, saved := range c.Queues {
+		if q := s.queues.lookup(saved.Topic, saved.ID); q != nil && saved.Min >= chunkEntries {
+			errs = append(errs, q.dropChunks(saved.Min))
+		}
+	}
+	for _, saved := range c.Levels {
+		if saved.Min >= chunkEntries {
+			errs = append(errs, s.queues.level(saved.DelayMs).q.dropChunks(saved.Min))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // checkpointLoop makes a checkpoint each CheckpointInterval in which something

@@ -36,6 +36,10 @@ func (c *checker) record(h *header, payload []byte) {
 		}
 	case kindTable:
 		c.table(h, payload)
+	case kindCarry:
+		c.carried(h, payload)
+	case kindStatePart:
+		c.statePart(h, payload)
 	case kindHole:
 	default:
 		c.wrong("a %v, which this version does not know", h.kind)
@@ -58,6 +62,9 @@ func (c *checker) table(h *header, payload []byte) {
 		c.wrong("table record with %d changes, 1 expected", set)
 	}
 	c.tables.apply(&t, h.index, h.address)
+	for q := range c.topics[t.DeleteTopic] {
+		delete(c.firsts, savedQueue{Topic: t.DeleteTopic, ID: q})
+	}
 	delete(c.topics, t.DeleteTopic)
 }
 
@@ -91,7 +98,7 @@ func (c *checker) message(h *header, payload []byte) {
 		c.wrong("message says physical offset %d, its record is at %d", m.PhysicalOffset, h.address)
 	}
 	c.time(h, m.StoreTime)
-	if pend != nil && pend.address >= 0 && !c.setBack && !c.mayBeEarly && m.StoreTime*1000+999 < pend.dueUs {
+	if pend != nil && pend.identity >= 0 && !c.setBack && !c.mayBeEarly && m.StoreTime*1000+999 < pend.dueUs {
 		c.wrong("delivered at %d ms, due at %d µs: early", m.StoreTime, pend.dueUs)
 	}
 	if h.kind == kindHalf {
@@ -110,7 +117,7 @@ func (c *checker) message(h *header, payload []byte) {
 	}
 	t, ok := c.tables.topic(m.Topic)
 	switch {
-	case c.lossy: // the topic's record may be among what is lost
+	case c.lossy || c.partial: // the topic's record may be among what is lost
 	case !ok:
 		c.wrong("message in topic %q, which does not exist", m.Topic)
 	case (h.kind == kindStep && m.Topic != message.UndeliverableTopic || h.kind == kindEnd && m.Topic != message.TransCheckMaxTopic) && h.identity < t.Created:
@@ -121,12 +128,19 @@ func (c *checker) message(h *header, payload []byte) {
 		queues = map[int32]int64{}
 		c.topics[m.Topic] = queues
 	}
+	q := savedQueue{Topic: m.Topic, ID: m.QueueID}
+	if _, ok := c.firsts[q]; !ok {
+		c.firsts[q] = m.QueueOffset
+	}
+	if _, ok := queues[m.QueueID]; !ok && c.partial {
+		queues[m.QueueID] = m.QueueOffset
+	}
 	queues[m.QueueID] = c.number(fmt.Sprintf("%s/%d: queue offset", m.Topic, m.QueueID), m.QueueOffset, queues[m.QueueID])
 }
 
 // end checks that a transaction ends once.
 func (c *checker) end(h *header) {
-	if _, open := c.halves.get(h.identity); !open && !c.lossy {
+	if _, open := c.halves.get(h.identity); !open && !c.lossy && !c.partial {
 		c.wrong("the end of a transaction at address %d, which is not open", h.identity)
 	}
 	c.halves.end(h.identity)
@@ -174,16 +188,24 @@ func (c *checker) pending(h *header, m *message.Message) {
 		c.wrong("%s: entry %d is due at %d µs, the one before at %d", what, h.entry, h.dueUs, l.lastDue)
 	}
 	l.lastDue = h.dueUs
+	now := pendingEntry{identity: h.address, address: h.address, dueUs: h.dueUs, n: h.entry}
+	if l.seen != nil {
+		if h.entry >= l.head {
+			l.seen[h.entry] = now
+		}
+		l.next = max(l.next, h.entry+1)
+		return
+	}
 	next := c.number(what+": entry", h.entry, l.next)
 	if l.next == 0 && h.entry > 0 { // the level's beginning is lost
 		l.head = max(l.head, h.entry)
 		l.next = h.entry
 	}
 	for n := l.next; n < h.entry; n++ {
-		l.pending = append(l.pending, pendingEntry{address: -1, n: n})
+		l.pending = append(l.pending, pendingEntry{identity: lost, n: n})
 	}
 	if h.entry >= l.next && h.entry >= l.head {
-		l.pending = append(l.pending, pendingEntry{address: h.address, dueUs: h.dueUs, n: h.entry})
+		l.pending = append(l.pending, now)
 	}
 	l.next = next
 }
@@ -192,13 +214,20 @@ func (c *checker) pending(h *header, m *message.Message) {
 func (c *checker) step(h *header) *pendingEntry {
 	l := c.level(h.delayMs)
 	what := fmt.Sprintf("level %dms", h.delayMs)
-	if h.entry != h.head || h.entry != l.head && !(c.lossy && h.entry > l.head) {
+	if h.entry != h.head || h.entry != l.head && l.seen == nil && !(c.lossy && h.entry > l.head) {
 		c.wrong("%s: a step from head %d leaves entry %d where the head was %d", what, h.head, h.entry, l.head)
 	}
-	if h.entry >= l.next && !c.lossy {
+	if h.entry >= l.next && !c.lossy && l.seen == nil {
 		c.wrong("%s: a step leaves entry %d of %d", what, h.entry, l.next)
 	}
 	var left *pendingEntry
+	if l.seen != nil {
+		if p, ok := l.seen[h.entry]; ok {
+			left = &p
+			delete(l.seen, h.entry)
+		}
+		l.next = max(l.next, h.entry+1)
+	}
 	for len(l.pending) > 0 && l.pending[0].n <= h.entry {
 		if p := l.pending[0]; p.n == h.entry {
 			left = &p
@@ -206,8 +235,8 @@ func (c *checker) step(h *header) *pendingEntry {
 		l.pending = l.pending[1:]
 	}
 	l.head = max(l.head, h.entry+1)
-	if left != nil && left.address >= 0 && (left.address != h.identity || left.dueUs != h.dueUs) {
-		c.wrong("%s: a step leaves entry %d at address %d, due %d µs, and says %d, %d", what, h.entry, left.address, left.dueUs, h.identity, h.dueUs)
+	if left != nil && left.identity >= 0 && (left.identity != h.identity || left.dueUs != h.dueUs) {
+		c.wrong("%s: a step leaves entry %d at address %d, due %d µs, and says %d, %d", what, h.entry, left.identity, left.dueUs, h.identity, h.dueUs)
 	}
 	return left
 }

@@ -368,6 +368,29 @@ func (c *commitLog) truncate(path string, size int64) error {
 	return nil
 }
 
+// dropFront deletes the log's first segment, which begins at index first. The
+// WAL has only its tail open and looks at no other. Names go one by one, each
+// synced, so that a loss of power cannot leave a gap in the middle.
+func (c *commitLog) dropFront(first uint64) error {
+	c.syncMu.Lock() // recover goes by the list it began with
+	c.segs.mu.Lock()
+	var path string
+	if len(c.segs.list) > 1 && c.segs.list[0].first == first {
+		path = c.segs.list[0].path
+		c.segs.list = append([]segment(nil), c.segs.list[1:]...)
+	}
+	c.segs.mu.Unlock()
+	c.syncMu.Unlock()
+	if path == "" {
+		return nil
+	}
+	c.segs.files.forget(path)
+	if err := c.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return c.fs.SyncDir(c.dir)
+}
+
 // removeSegmentsAfter unlinks segments whose first index is above first: the
 // WAL began them for a group that does not count.
 func (c *commitLog) removeSegmentsAfter(first uint64) error {

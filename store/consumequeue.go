@@ -84,11 +84,18 @@ type queue struct {
 	next    int64  // one past the last visible entry
 	flushed int64  // entries below are in the chunk files
 	tail    []byte // entries [flushed, next)
+	// Entries below next that were put again and are not in the files as such.
+	fixes  map[int64]entry
+	fixed  int  // how often a flush began or ended to write fixes
+	sparse bool // the files have gaps where fixes are to come
 
 	flushMu sync.Mutex     // one flush at a time, taken before mu
 	gone    bool           // the topic was deleted: write no more
 	chunks  map[int64]bool // chunks written since the last syncChunks
 	isNew   bool           // the directory's name is not synced yet
+	dropped int64          // chunks below are gone
+
+	cut cutMark // retention's own
 }
 
 func newQueue(files *queueFiles, dir, topic string, id int32) *queue {
@@ -136,10 +143,11 @@ func (q *queue) put(n int64, e entry) bool {
 func (q *queue) flush() error {
 	q.flushMu.Lock()
 	defer q.flushMu.Unlock()
-	q.mu.RLock()
+	q.mu.Lock()
 	from, b := q.flushed, q.tail
-	q.mu.RUnlock()
-	if q.gone || len(b) == 0 {
+	fixes := q.takeFixesLocked()
+	q.mu.Unlock()
+	if q.gone || len(b) == 0 && len(fixes) == 0 {
 		return nil
 	}
 	if q.isNew {
@@ -165,8 +173,12 @@ func (q *queue) flush() error {
 		done += int64(len(part) / entrySize)
 		rest = rest[len(part):]
 	}
+	if err := q.writeFixes(fixes); err != nil {
+		return err
+	}
 	q.mu.Lock()
 	q.flushed += done
+	q.dropFixesLocked(fixes)
 	q.tail = append(q.tail[:0], q.tail[len(b):]...)
 	if len(q.tail) == 0 && cap(q.tail) > flushTail {
 		q.tail = nil
@@ -231,7 +243,7 @@ func (q *queue) isDirty() bool {
 	defer q.flushMu.Unlock()
 	q.mu.RLock()
 	defer q.mu.RUnlock()
-	return !q.gone && (len(q.tail) > 0 || len(q.chunks) > 0)
+	return !q.gone && (len(q.tail) > 0 || len(q.fixes) > 0 || len(q.chunks) > 0)
 }
 
 // synced notes that all that was flushed is durable, names included.
@@ -257,9 +269,9 @@ func (q *queue) remove() error {
 	defer q.flushMu.Unlock()
 	q.gone = true
 	q.mu.Lock()
-	q.files.waiting.Add(int64(-len(q.tail)))
+	q.files.waiting.Add(int64(-len(q.tail) - len(q.fixes)*fixBytes))
 	first, last := q.min, q.next
-	q.min, q.tail = q.next, nil
+	q.min, q.tail, q.fixes = q.next, nil, nil
 	q.flushed = q.next
 	q.mu.Unlock()
 	for chunk := first - first%chunkEntries; chunk < last; chunk += chunkEntries {
@@ -270,10 +282,22 @@ func (q *queue) remove() error {
 
 // read appends entries [from, from+max) that exist to dst.
 func (q *queue) read(dst []entry, from int64, limit int) ([]entry, error) {
+	for at := len(dst); ; {
+		out, again, err := q.readOnce(dst[:at], from, limit)
+		if !again {
+			return out, err
+		}
+		dst = out
+	}
+}
+
+// readOnce is one attempt to read: again tells that entries were written anew,
+// or left the queue's front, while it read the files.
+func (q *queue) readOnce(dst []entry, from int64, limit int) (out []entry, again bool, err error) {
 	q.mu.RLock()
 	from = max(from, q.min)
 	to := min(q.next, from+int64(limit))
-	flushed := q.flushed
+	flushed, fixed := q.flushed, q.fixed
 	var mem []byte
 	if to > flushed {
 		start := max(from, flushed)
@@ -281,15 +305,17 @@ func (q *queue) read(dst []entry, from int64, limit int) ([]entry, error) {
 			mem = append(mem, q.tail[(start-flushed)*entrySize:(to-flushed)*entrySize]...)
 		}
 	}
+	fixes := q.fixesLocked(from, to)
 	q.mu.RUnlock()
+	at, first := len(dst), from
 	for from < min(to, flushed) {
 		chunk := from - from%chunkEntries
 		n := min(to, flushed, chunk+chunkEntries) - from
 		b := getBuf(int(n) * entrySize)
 		err := q.readChunk(b.b, chunk, from)
-		if err != nil {
+		if err != nil || q.changed(fixed, first) {
 			putBuf(b)
-			return dst, err
+			return dst, q.changed(fixed, first), err
 		}
 		for i := 0; i < len(b.b); i += entrySize {
 			dst = append(dst, decodeQueueEntry(b.b[i:]))
@@ -300,7 +326,10 @@ func (q *queue) read(dst []entry, from int64, limit int) ([]entry, error) {
 	for ; len(mem) > 0; mem = mem[entrySize:] {
 		dst = append(dst, decodeQueueEntry(mem))
 	}
-	return dst, nil
+	for _, f := range fixes {
+		dst[at+int(f.n-first)] = f.entry
+	}
+	return dst, false, nil
 }
 
 func (q *queue) readChunk(b []byte, chunk, from int64) error {
@@ -328,6 +357,10 @@ func (q *queue) chunkPath(chunk int64) string {
 // files hold that much.
 func (q *queue) restore(minimum, next int64) error {
 	q.min, q.next, q.flushed, q.assigned, q.isNew = minimum, next, next, next, false
+	if minimum == next { // nothing is left in it, perhaps no file either
+		q.isNew = true
+		return nil
+	}
 	for chunk := minimum - minimum%chunkEntries; chunk < next; chunk += chunkEntries {
 		path := q.chunkPath(chunk)
 		st, err := q.files.fs.Stat(path)

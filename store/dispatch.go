@@ -30,6 +30,10 @@ func (s *Store) dispatch(h *header, payload []byte, q *queue) error {
 		return nil
 	case kindTable:
 		return s.dispatchTable(h, payload)
+	case kindCarry:
+		return s.dispatchCarry(h, payload)
+	case kindStatePart:
+		return s.applyState(h, payload)
 	case kindHole:
 		return nil
 	}

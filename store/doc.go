@@ -36,6 +36,15 @@
 //   - A missing, damaged or foreign checkpoint, or a queue file shorter than it
 //     says: everything is derived from the log again.
 //
+// # What goes, and what stays
+//
+// With [Options].Retention whole segments are deleted from the log's front.
+// Before one goes, what waits in it is carried forward (carry.go), the copies
+// are synced, and the queues' minimums move; a crash in between leaves the
+// segment, or a minimum that the next Open moves again. The tables stay in the
+// log as state parts (state.go), the newest complete round of which never
+// goes, nor does the segment that a start from the checkpoint begins with.
+//
 // # Errors while running
 //
 // After a failed write the log is cut back to where the group began. A failed

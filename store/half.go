@@ -20,7 +20,13 @@ type Half struct {
 	QueueOffset int64 `json:"queueOffset"`
 	// StoreMs is when it was stored, in ms since the epoch.
 	StoreMs int64 `json:"storeMs"`
+	// CarriedTo is the log address of its newest copy, 0 while there is only
+	// the first one.
+	CarriedTo int64 `json:"carriedTo,omitempty"`
 }
+
+// at is where its record stands now.
+func (h *Half) at() int64 { return max(h.Address, h.CarriedTo) }
 
 // halfTable holds the transactions that have not ended. Dispatch changes it,
 // anyone reads.

@@ -64,11 +64,16 @@ func (t *tables) allKVs() []KVConfig {
 	return all
 }
 
+func (t *tables) kv(k kvKey) (KVConfig, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	v, ok := t.kvs[k]
+	return v, ok
+}
+
 // KVConfig returns one value; false when there is none.
 func (s *Store) KVConfig(namespace, key string) (string, bool) {
-	s.tables.mu.RLock()
-	defer s.tables.mu.RUnlock()
-	v, ok := s.tables.kvs[kvKey{namespace, key}]
+	v, ok := s.tables.kv(kvKey{namespace, key})
 	return v.Value, ok
 }
 

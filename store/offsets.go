@@ -103,6 +103,15 @@ func (t *offsetTable) applyRecord(payload []byte) error {
 	return nil
 }
 
+// restore sets what was true at some point of the log.
+func (t *offsetTable) restore(list []savedOffset) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, o := range list {
+		t.setLocked(offsetKey{o.Group, o.Topic, o.QueueID}, o.Offset)
+	}
+}
+
 // dropTopic and dropGroup forget what belongs to a deleted topic or group.
 func (t *offsetTable) dropTopic(topic string) {
 	t.mu.Lock()

@@ -70,6 +70,8 @@ type Options struct {
 	// QueueBytes bounds the bytes of appends that wait for the writer; beyond
 	// it Append refuses with ErrBusy. 64 MiB by default.
 	QueueBytes int64
+	// Retention says what may be deleted; nothing by default.
+	Retention Retention
 	// Now reads the wall clock; time.Now by default. Tests inject their own.
 	Now func() time.Time
 	// FS is the file system of everything but the WAL's own files; the
@@ -127,6 +129,7 @@ func (o Options) withDefaults() Options {
 	if o.QueueBytes <= 0 {
 		o.QueueBytes = defaultQueueBytes
 	}
+	o.Retention = o.Retention.withDefaults()
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -350,23 +350,28 @@ type savedPops struct {
 func (t *popTable) save() []savedPops {
 	var out []savedPops
 	for _, q := range t.all() {
-		q.mu.Lock()
-		if q.next >= 0 {
-			s := savedPops{Group: q.key.group, Topic: q.key.topic, QueueID: q.key.queueID, Next: q.next}
-			for offset, p := range q.flights {
-				s.Flights = append(s.Flights, [4]int64{offset, p.PopMs, p.UntilMs, int64(p.Times)})
-			}
+		if s, ok := q.save(); ok {
 			out = append(out, s)
 		}
-		q.mu.Unlock()
 	}
 	return out
+}
+
+func (q *PopQueue) save() (s savedPops, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s = savedPops{Group: q.key.group, Topic: q.key.topic, QueueID: q.key.queueID, Next: q.next}
+	for offset, p := range q.flights {
+		s.Flights = append(s.Flights, [4]int64{offset, p.PopMs, p.UntilMs, int64(p.Times)})
+	}
+	return s, q.next >= 0 && !q.dropped
 }
 
 func (t *popTable) restore(list []savedPops) {
 	for _, s := range list {
 		q := t.get(offsetKey{s.Group, s.Topic, s.QueueID})
 		q.next = s.Next
+		clear(q.flights)
 		for _, f := range s.Flights {
 			q.flights[f[0]] = Pop{PopMs: f[1], UntilMs: f[2], Times: int32(f[3])}
 		}

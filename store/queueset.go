@@ -152,6 +152,14 @@ func (l *level) headNow() int64 {
 	return max(l.head, minimum)
 }
 
+// changed tells whether entry n is not e any more: it was carried, or left the
+// queue. Retention lets it point elsewhere before its segment goes.
+func (l *level) changed(n int64, e entry) bool {
+	var buf [1]entry
+	es, err := l.q.read(buf[:0], n, 1)
+	return err == nil && (n < l.headNow() || len(es) != 1 || es[0] != e)
+}
+
 func (l *level) delay() time.Duration { return time.Duration(l.delayMs) * time.Millisecond }
 
 // state reads head, end and the head's due time.

@@ -48,7 +48,9 @@ type LevelState struct {
 
 // Due is one entry of a level queue.
 type Due struct {
-	Entry   int64
+	Entry int64
+	// Address is the log address of the message's first copy, which names it,
+	// wherever it was carried since.
 	Address int64
 	DueUs   int64
 	// Record is the pending message as stored; borrowed from the buffer of

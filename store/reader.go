@@ -27,6 +27,19 @@ const (
 // The error is not nil only when the log cannot be read right now
 // (ErrUnavailable) or a file operation failed.
 func (s *Store) Read(topic string, queueID int32, offset int64, maxRecords, maxBytes int, match func(tagsCode int64) bool) (ReadResult, error) {
+	for {
+		r, err := s.read(topic, queueID, offset, maxRecords, maxBytes, match)
+		if err != errGone {
+			return r, err
+		}
+	}
+}
+
+// errGone: a record was read of which an entry spoke that retention has
+// changed meanwhile. To be looked up again.
+var errGone = errors.New("the record's segment was deleted")
+
+func (s *Store) read(topic string, queueID int32, offset int64, maxRecords, maxBytes int, match func(tagsCode int64) bool) (ReadResult, error) {
 	q := s.queues.lookup(topic, queueID)
 	if q == nil {
 		return ReadResult{Status: NoQueue}, nil
@@ -79,8 +92,11 @@ scan:
 			at++
 		}
 	}
+	if minimum, _ := q.bounds(); minimum > offset {
+		return ReadResult{}, errGone // the entries may be later ones
+	}
 	r.Next = at
-	if err := s.readRecords(pick.taken, &r); err != nil {
+	if err := s.readRecords(q, pick.taken, &r); err != nil {
 		r.Release()
 		return r, err
 	}
@@ -98,9 +114,9 @@ const (
 	scanStep = 1 << 10
 )
 
-// readRecords reads and verifies the records of entries into r, neighbours
-// together.
-func (s *Store) readRecords(es []entry, r *ReadResult) error {
+// readRecords reads and verifies the records of a queue's entries into r,
+// neighbours together. errGone when the queue's minimum has left r.Min.
+func (s *Store) readRecords(q *queue, es []entry, r *ReadResult) error {
 	if len(es) == 0 {
 		return nil
 	}
@@ -121,6 +137,11 @@ func (s *Store) readRecords(es []entry, r *ReadResult) error {
 			if err == nil {
 				r.Records = append(r.Records, rec)
 				return nil
+			}
+			if es[i+k].address < s.segs.front() {
+				if minimum, _ := q.bounds(); minimum != r.Min {
+					return errGone
+				}
 			}
 			r.Skipped++
 			return s.reportUnreadable(es[i+k].address, err)
@@ -207,8 +228,12 @@ func (r *ReadResult) Release() {
 }
 
 // ReadAt returns a copy of the stored message whose record begins at a log
-// address. ErrNotFound when none does, whatever stands there.
+// address; of a half message that was carried forward, its newest copy.
+// ErrNotFound when none does, whatever stands there.
 func (s *Store) ReadAt(address int64) ([]byte, error) {
+	if half, open := s.halves.get(address); open {
+		address = half.at()
+	}
 	h, payload, err := s.segs.readEntry(address, s.visible.Load())
 	if err != nil {
 		return nil, err
@@ -243,10 +268,19 @@ func (s *Store) OffsetByTime(topic string, queueID int32, ms int64, upper bool) 
 	if q == nil {
 		return 0, nil
 	}
-	minimum, next := q.bounds()
 	if upper {
 		ms++
 	}
+	for {
+		at, err := s.offsetByTime(q, ms, upper)
+		if err != errGone {
+			return at, err
+		}
+	}
+}
+
+func (s *Store) offsetByTime(q *queue, ms int64, upper bool) (int64, error) {
+	minimum, next := q.bounds()
 	var failed error
 	n := sort.Search(int(next-minimum), func(i int) bool {
 		t, err := s.storeTimeFrom(q, minimum+int64(i), next)
@@ -272,15 +306,20 @@ func (s *Store) EarliestStoreTime(topic string, queueID int32) (int64, error) {
 	if q == nil {
 		return -1, nil
 	}
-	minimum, next := q.bounds()
-	if minimum == next {
-		return -1, nil
+	for {
+		minimum, next := q.bounds()
+		if minimum == next {
+			return -1, nil
+		}
+		t, err := s.storeTimeFrom(q, minimum, next)
+		if err == errGone {
+			continue
+		}
+		if t == maxTime {
+			return -1, err
+		}
+		return t, err
 	}
-	t, err := s.storeTimeFrom(q, minimum, next)
-	if t == maxTime {
-		return -1, err
-	}
-	return t, err
 }
 
 const maxTime = int64(1<<63 - 1)
@@ -296,8 +335,12 @@ func (s *Store) storeTimeFrom(q *queue, at, next int64) (int64, error) {
 		if es[0].lost() {
 			continue
 		}
-		var r ReadResult
-		if err := s.readRecords(es, &r); err != nil {
+		minimum, _ := q.bounds()
+		if minimum > at {
+			return maxTime, errGone
+		}
+		r := ReadResult{Min: minimum}
+		if err := s.readRecords(q, es, &r); err != nil {
 			return maxTime, err
 		}
 		t := maxTime
@@ -318,16 +361,28 @@ func (s *Store) storeTimeFrom(q *queue, at, next int64) (int64, error) {
 // system that may pass ends the batch and is returned when nothing came before
 // it.
 func (s *Store) ReadDue(delay time.Duration, from int64, nowUs int64, maxBytes int, b *DueBatch) error {
+	for {
+		if err := s.readDue(delay, from, nowUs, maxBytes, b); err != errGone {
+			return err
+		}
+	}
+}
+
+func (s *Store) readDue(delay time.Duration, from int64, nowUs int64, maxBytes int, b *DueBatch) error {
 	b.release()
 	l := s.queues.lookupLevel(delay.Milliseconds())
 	if l == nil {
 		return nil
 	}
+	from = max(from, l.headNow())
 	_, next := l.q.bounds()
 	es, err := l.q.read(b.entries[:0], from, dueMax+1)
 	b.entries = es
 	if err != nil {
 		return fmt.Errorf("level %v at %d: %w", delay, from, err)
+	}
+	if minimum, _ := l.q.bounds(); minimum > from {
+		return errGone // the entries may be later ones
 	}
 	n, bytes := 0, 0
 	for n < len(es) && n < dueMax {
@@ -357,8 +412,12 @@ func (s *Store) ReadDue(delay time.Duration, from int64, nowUs int64, maxBytes i
 		b.bufs = append(b.bufs, buf)
 		err := s.eachInRun(es[i:j], buf.b, func(k int, h header, rec []byte, err error) error {
 			e := es[i+k]
-			d := Due{Entry: from + int64(i+k), Address: e.address, DueUs: e.tags, Record: rec}
+			d := Due{Entry: from + int64(i+k), Address: h.identityOf(), DueUs: e.tags, Record: rec}
 			if err != nil {
+				if e.address < s.segs.front() && l.changed(from+int64(i+k), e) {
+					return errGone
+				}
+				d.Address = e.address
 				if perr := s.reportUnreadable(e.address, err); perr != nil {
 					return perr
 				}
@@ -368,7 +427,7 @@ func (s *Store) ReadDue(delay time.Duration, from int64, nowUs int64, maxBytes i
 			return nil
 		})
 		if err != nil {
-			if len(b.Items) == 0 {
+			if len(b.Items) == 0 || err == errGone {
 				return err
 			}
 			b.More, b.NextDueUs = true, 0

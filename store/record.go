@@ -42,6 +42,15 @@ const (
 	maxRecord = 32 << 20
 )
 
+// identityOf is the address of the first copy of the message that a record
+// holds: what names a pending message, wherever it is carried.
+func (h *header) identityOf() int64 {
+	if h.kind == kindCarry {
+		return h.identity
+	}
+	return h.address
+}
+
 // flagNoMessage marks a step, take or end whose payload is a reason, not a message.
 const flagNoMessage = 1
 
@@ -80,7 +89,7 @@ func (k Kind) String() string {
 // messages that queue entries point at.
 func (k Kind) holdsMessage() bool {
 	switch k {
-	case kindMessage, kindStep, kindHalf, kindEnd:
+	case kindMessage, kindStep, kindCarry, kindHalf, kindEnd:
 		return true
 	}
 	return false

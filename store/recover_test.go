@@ -455,7 +455,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	s.Append(&Batch{Messages: []Message{{Record: []byte("x"), kind: kindCarry}}, Done: func(_ *Batch, err error) { done <- err }})
+	s.Append(&Batch{Messages: []Message{{Record: []byte("x"), kind: kindMove}}, Done: func(_ *Batch, err error) { done <- err }})
 	<-done
 	s.Close()
 	removeDerived(t, dir)

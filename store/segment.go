@@ -79,6 +79,16 @@ func (s *segments) last() segment {
 	return s.list[len(s.list)-1]
 }
 
+// front is the log address where what is left of the log begins.
+func (s *segments) front() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if len(s.list) == 0 {
+		return 0
+	}
+	return s.list[0].base
+}
+
 func (s *segments) snapshot() []segment {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

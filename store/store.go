@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -17,7 +18,8 @@ import (
 //
 // Its goroutines: the writer (writer.run); flushLoop, which syncs the log in
 // the background in AsyncFlush; offsetLoop, which logs changed consumer
-// offsets; checkpointLoop; spaceLoop, which watches the free space.
+// offsets; checkpointLoop; retentionLoop, when anything may be deleted;
+// spaceLoop, which watches the free space.
 type Store struct {
 	opts       Options
 	fs         vfs.FS
@@ -36,6 +38,7 @@ type Store struct {
 	damage     onceSet
 
 	replaying bool         // until Open returns
+	rounds    stateRounds  // of state parts, as replay came by them
 	damages   []Damage     // found by Open
 	visible   atomic.Int64 // address up to which records may be read
 
@@ -85,6 +88,9 @@ func Open(opts Options) (*Store, error) {
 	s.loops.Go(s.offsetLoop)
 	s.loops.Go(s.checkpointLoop)
 	s.loops.Go(s.spaceLoop)
+	if opts.Retention.deletes() {
+		s.loops.Go(s.retentionLoop)
+	}
 	if opts.Flush == AsyncFlush {
 		s.loops.Go(s.flushLoop)
 	}
@@ -120,6 +126,7 @@ func (s *Store) forget() {
 	s.offsets = newOffsetTable()
 	s.halves = newHalfTable()
 	s.pops = newPopTable()
+	s.rounds = stateRounds{}
 	s.clock = &clock{wall: s.opts.Now}
 }
 
@@ -148,6 +155,9 @@ func (s *Store) load() error {
 		return err
 	}
 	s.replaying = false
+	if err := s.settleFront(c == nil); err != nil {
+		return err
+	}
 	for _, q := range s.queues.all() {
 		_, q.assigned = q.bounds()
 	}
@@ -171,7 +181,8 @@ func (s *Store) load() error {
 func (s *Store) replay(from position, crc uint32) error {
 	r := &recovery{log: s.log, start: from, crc: crc, apply: func(h *header, payload []byte) error {
 		err := s.dispatch(h, payload, nil)
-		if err != nil && !errors.Is(err, ErrNewerFormat) {
+		var io *fs.PathError
+		if err != nil && !errors.Is(err, ErrNewerFormat) && !errors.As(err, &io) {
 			// The checksum vouches for it, so it was written like this: report
 			// it and go on with the next one.
 			s.logger.Error("a record of the log cannot be applied and is passed over", "index", h.index, "error", err)

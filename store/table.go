@@ -69,10 +69,32 @@ func (t *tables) apply(c *tableChange, index uint64, address int64) {
 	}
 }
 
+// restore sets what was true at some point of the log over what is there.
+func (t *tables) restore(topics []Topic, groups []Group, kvs []KVConfig) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, v := range topics {
+		t.topics[v.Name] = v
+	}
+	for _, v := range groups {
+		t.groups[v.Name] = v
+	}
+	for _, v := range kvs {
+		t.kvs[kvKey{v.Namespace, v.Key}] = v
+	}
+}
+
 func (t *tables) topic(name string) (Topic, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	v, ok := t.topics[name]
+	return v, ok
+}
+
+func (t *tables) group(name string) (Group, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	v, ok := t.groups[name]
 	return v, ok
 }
 
@@ -126,12 +148,7 @@ func (s *Store) DeleteTopic(name string) error {
 }
 
 // Group returns one consumer group's configuration.
-func (s *Store) Group(name string) (Group, bool) {
-	s.tables.mu.RLock()
-	defer s.tables.mu.RUnlock()
-	g, ok := s.tables.groups[name]
-	return g, ok
-}
+func (s *Store) Group(name string) (Group, bool) { return s.tables.group(name) }
 
 // Groups returns all consumer groups by name.
 func (s *Store) Groups() []Group { return s.tables.allGroups() }

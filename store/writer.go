@@ -225,7 +225,7 @@ func (w *writer) take() (calls []func(), more bool) {
 			if l == &w.sends {
 				w.bytes -= b.bytes
 			}
-			if b.Messages[0].kind != 0 {
+			if k := b.Messages[0].kind; k != 0 && k != kindCarry {
 				return true
 			}
 		}
@@ -293,8 +293,16 @@ func (w *writer) stage(m *Message, nowNs int64) error {
 	h := &st.h
 	nowMs := nowNs / int64(time.Millisecond)
 	switch {
+	case m.kind == kindCarry:
+		h.kind = kindCarry
+		if err := w.judgeCarry(m, &st); err != nil {
+			return err
+		}
 	case m.kind != 0:
 		h.kind, h.flags = m.kind, m.flags
+		if m.kind == kindStatePart {
+			h.entry, h.head = m.Origin.Entry, m.Origin.Identity
+		}
 	case m.Step:
 		h.kind = kindStep
 		if err := w.judgeStep(m, &st); err != nil {
@@ -388,7 +396,7 @@ func (w *writer) dispatch() {
 	for i := range w.staged {
 		st := &w.staged[i]
 		first := false
-		if st.h.kind != kindStep && st.level != nil {
+		if st.q != nil && st.h.kind != kindStep && st.level != nil {
 			_, next := st.q.bounds()
 			first = next == st.level.headNow()
 		}

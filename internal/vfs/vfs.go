@@ -41,6 +41,9 @@ type FS interface {
 	// Free returns the bytes that may still be written to the file system
 	// that holds dir.
 	Free(dir string) (int64, error)
+	// Usage returns the bytes in use on that file system, and those that may
+	// still be written, as df shows them.
+	Usage(dir string) (used, available int64, err error)
 }
 
 // OS is the operating system's file system.
@@ -87,10 +90,16 @@ func Space(dir string) (free, total int64, err error) {
 	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil
 }
 
-func (osFS) Free(dir string) (int64, error) {
+func (o osFS) Free(dir string) (int64, error) {
+	_, available, err := o.Usage(dir)
+	return available, err
+}
+
+func (osFS) Usage(dir string) (used, available int64, err error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return int64(st.Bavail) * int64(st.Bsize), nil
+	size := int64(st.Bsize)
+	return int64(st.Blocks-st.Bfree) * size, int64(st.Bavail) * size, nil
 }
