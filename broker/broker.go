@@ -172,9 +172,14 @@ func (b *Broker) openStore() error {
 		Dir:           b.opts.Dir,
 		Lock:          b.lock,
 		FlushInterval: b.opts.FlushInterval,
-		Now:           b.opts.Now,
-		Logger:        b.log,
-		OnArrive:      b.arrived,
+		SegmentBytes:  b.opts.SegmentBytes,
+		Retention: store.Retention{
+			Age: b.opts.Retention.Age, Hours: b.opts.Retention.Hours, MaxBytes: b.opts.Retention.MaxBytes,
+			DiskRatio: b.opts.Retention.DiskRatio, DiskForceRatio: b.opts.Retention.DiskForceRatio,
+		},
+		Now:      b.opts.Now,
+		Logger:   b.log,
+		OnArrive: b.arrived,
 	}
 	if b.opts.Flush == AsyncFlush {
 		opts.Flush = store.AsyncFlush

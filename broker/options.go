@@ -42,9 +42,53 @@ const (
 	maxMessageSizeLimit = 15 << 20
 	// maxQueues bounds the queues of one topic.
 	maxQueues = 8192
+	// Bounds of SegmentBytes: the WAL holds a segment in memory.
+	minSegmentBytes = 64 << 10
+	maxSegmentBytes = 64 << 20
 	// maxName bounds the names of broker and cluster, in bytes.
 	maxName = 127
 )
+
+// Retention says what may be deleted; the zero value keeps everything. Whole
+// segments of the log go, oldest first. A message that is still pending stays,
+// however old: it is carried forward.
+type Retention struct {
+	// Age is how long messages are kept at least, by their store time
+	// (RocketMQ's fileReservedTime); 0: age deletes nothing.
+	Age time.Duration
+	// Hours are the hours of the day, 0 to 23 of the machine's clock, in which
+	// Age deletes (deleteWhen); none: at any time.
+	Hours []int
+	// MaxBytes bounds the log; 0: its size deletes nothing. The log is larger
+	// when more than two thirds of that are pending: up to half as much again
+	// as what is pending.
+	MaxBytes int64
+	// DiskRatio is the part of the file system in use, in per cent, above which
+	// Age deletes at any hour (diskMaxUsedSpaceRatio); 0: none.
+	DiskRatio int
+	// DiskForceRatio is the part in use, in per cent, above which the oldest
+	// goes whatever its age (diskSpaceCleanForciblyRatio); 0: none.
+	DiskForceRatio int
+}
+
+func (r *Retention) check() error {
+	switch {
+	case r.Age < 0:
+		return fmt.Errorf("broker: Retention.Age is %v: 0 or more is allowed", r.Age)
+	case r.MaxBytes < 0:
+		return fmt.Errorf("broker: Retention.MaxBytes is %d: 0 or more is allowed", r.MaxBytes)
+	case r.DiskRatio < 0 || r.DiskRatio > 100:
+		return fmt.Errorf("broker: Retention.DiskRatio is %d: 0 to 100 is allowed", r.DiskRatio)
+	case r.DiskForceRatio < 0 || r.DiskForceRatio > 100:
+		return fmt.Errorf("broker: Retention.DiskForceRatio is %d: 0 to 100 is allowed", r.DiskForceRatio)
+	}
+	for _, h := range r.Hours {
+		if h < 0 || h > 23 {
+			return fmt.Errorf("broker: Retention.Hours has %d: 0 to 23 is allowed", h)
+		}
+	}
+	return nil
+}
 
 // Options of [New]. Only Dir is required; the zero value of every other field
 // stands for the default named with it.
@@ -72,6 +116,11 @@ type Options struct {
 	// bounds the age of unsynced bytes in AsyncFlush; 500 ms by default.
 	Flush         FlushMode
 	FlushInterval time.Duration
+	// Retention says what may be deleted; nothing by default.
+	Retention Retention
+	// SegmentBytes is the size of the log's files, 64 KiB to 64 MiB; 4 MiB by
+	// default. What is deleted is deleted in such pieces.
+	SegmentBytes int
 	// DelayLevels is the level table, as RocketMQ's messageDelayLevel: lengths
 	// in s, m, h or d, separated by spaces. Default: 1s 5s 10s 30s 1m … 2h.
 	DelayLevels string
@@ -196,6 +245,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.FlushInterval < 0 {
 		return o, fmt.Errorf("broker: FlushInterval is %v: a positive duration is allowed", o.FlushInterval)
+	}
+	if err := o.Retention.check(); err != nil {
+		return o, err
+	}
+	if o.SegmentBytes != 0 && (o.SegmentBytes < minSegmentBytes || o.SegmentBytes > maxSegmentBytes) {
+		return o, fmt.Errorf("broker: SegmentBytes is %d: %d to %d is allowed", o.SegmentBytes, minSegmentBytes, maxSegmentBytes)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -103,7 +103,7 @@ func startError(err error) error {
 // serveOptions puts defaults, file and flags together, the later over the
 // earlier.
 func serveOptions(c *cli.Context, log *slog.Logger) (broker.Options, error) {
-	opts := broker.Options{Dir: defaultDataDir, Logger: log}
+	opts := broker.Options{Dir: defaultDataDir, Retention: conf.DefaultRetention(), Logger: log}
 	file := &conf.File{}
 	if path := c.String("config"); path != "" {
 		var err error

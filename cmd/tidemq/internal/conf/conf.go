@@ -41,6 +41,10 @@ type File struct {
 	transInterval time.Duration
 	transChecks   int
 	idle          time.Duration
+	retention     broker.Retention
+	diskRatio     *int
+	noForce       bool
+	segmentBytes  int
 	listenPort    int
 	bind          string
 	ip            string
@@ -84,14 +88,12 @@ func Parse(name string, data []byte) (*File, error) {
 	f := &File{}
 	var errs []error
 	var unaffected []string
-	retention := false
 	for _, key := range props.Keys() {
 		value, _ := props.Get(key)
 		value = strings.TrimSpace(value) // Java keeps blanks at the end; they never mean anything
 		k, known := keys[key]
 		switch {
 		case known:
-			retention = retention || k.retention
 			warning, err := k.apply(f, value)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %s=%s: %w", name, key, shorten(value), err))
@@ -104,9 +106,6 @@ func Parse(name string, data []byte) (*File, error) {
 		default:
 			f.Warnings = append(f.Warnings, unknown(name, key))
 		}
-	}
-	if retention {
-		f.Warnings = append(f.Warnings, name+": fileReservedTime, deleteWhen and diskMaxUsedSpaceRatio are accepted, but nothing is deleted yet: the data directory only grows")
 	}
 	if len(unaffected) > 0 {
 		slices.Sort(unaffected)
@@ -152,11 +151,38 @@ func (f *File) Apply(o *broker.Options) {
 		o.IdleTimeout = f.idle
 	}
 	o.NameServers = f.nameServers
+	f.applyRetention(&o.Retention)
+	if f.segmentBytes > 0 {
+		o.SegmentBytes = f.segmentBytes
+	}
 	o.DisableAutoCreateTopic = f.noAutoTopic
 	o.DisableAutoCreateGroup = f.noAutoGroup
 	o.TransactionTimeout, o.TransactionInterval, o.TransactionChecks = f.transTimeout, f.transInterval, f.transChecks
 	if listen := f.listen(); len(listen) > 0 {
 		o.Listen = listen
+	}
+}
+
+// DefaultRetention is RocketMQ's: what is older than three days is deleted at
+// four in the morning, or at any hour when more than 75 % of the disk are in
+// use. Unlike RocketMQ's, it never deletes what is younger, for want of room.
+func DefaultRetention() broker.Retention {
+	return broker.Retention{Age: 72 * time.Hour, Hours: []int{4}, DiskRatio: 75}
+}
+
+func (f *File) applyRetention(r *broker.Retention) {
+	if f.retention.Age > 0 {
+		r.Age = f.retention.Age
+	}
+	if f.retention.Hours != nil {
+		r.Hours = f.retention.Hours
+	}
+	if f.diskRatio != nil {
+		r.DiskRatio = *f.diskRatio
+	}
+	r.MaxBytes, r.DiskForceRatio = f.retention.MaxBytes, f.retention.DiskForceRatio
+	if f.noForce {
+		r.DiskForceRatio = 0
 	}
 }
 

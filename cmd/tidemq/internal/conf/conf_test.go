@@ -67,6 +67,11 @@ func TestValues(t *testing.T) {
 		{"public address, own bind", "brokerIP1=10.1.2.3\nbindAddress=127.0.0.1", broker.Options{Listen: []string{"127.0.0.1:10911", "127.0.0.1:9876"}}},
 		{"loopback", "brokerIP1=127.0.0.1", broker.Options{}},
 		{"master", "brokerRole=ASYNC_MASTER\nbrokerId=0", broker.Options{}},
+		{"retention", "fileReservedTime=48\ndeleteWhen=04;16\ndiskMaxUsedSpaceRatio=60\nfileReservedBytes=1048576\ndiskSpaceCleanForciblyRatio=90", broker.Options{
+			Retention: broker.Retention{Age: 48 * time.Hour, Hours: []int{4, 16}, DiskRatio: 60, MaxBytes: 1 << 20, DiskForceRatio: 90},
+		}},
+		{"never by force", "diskSpaceCleanForciblyRatio=90\ncleanFileForciblyEnable=false", broker.Options{}},
+		{"segments", "mappedFileSizeCommitLog=65536", broker.Options{SegmentBytes: 64 << 10}},
 		{"permission", "brokerPermission=6\naclEnable=false\nauthenticationEnabled=FALSE\nauthorizationEnabled=false", broker.Options{}},
 	}
 	for _, c := range cases {
@@ -130,7 +135,11 @@ func TestBadValues(t *testing.T) {
 		{"messageDelayLevel=1s -5s", `level 2: "-5s"`},
 		{"messageDelayLevel=1s,5s", `level 1: "1s,5s"`},
 		{"messageDelayLevel=10001d", "at most 10000d"},
-		{"fileReservedTime=two", "0 to 1000000 (hours)"},
+		{"fileReservedTime=two", "1 to 1000000 (hours)"},
+		{"fileReservedTime=0", "1 to 1000000 (hours)"},
+		{"fileReservedBytes=1048575", "1048576 bytes or more"},
+		{"diskSpaceCleanForciblyRatio=-1", "0 to 100"},
+		{"mappedFileSizeCommitLog=65535", "65536 bytes or more"},
 		{"deleteWhen=24", "from 00 to 23"},
 		{"deleteWhen=04;x", "from 00 to 23"},
 		{"diskMaxUsedSpaceRatio=101", "0 to 100"},
@@ -186,8 +195,8 @@ func TestWarnings(t *testing.T) {
 		{"id", "brokerId=3", []string{"brokerId=3: a master's id is 0"}},
 		{"name servers", "namesrvAddr=10.0.0.1:9876;10.0.0.2:9876", nil},
 		{"no name server", "namesrvAddr=", nil},
-		{"retention, once", "fileReservedTime=72\ndeleteWhen=04;16\ndiskMaxUsedSpaceRatio=75", []string{"nothing is deleted yet"}},
-		{"retention, one key", "diskMaxUsedSpaceRatio=75", []string{"nothing is deleted yet"}},
+		{"retention", "fileReservedTime=72\ndeleteWhen=04;16\ndiskMaxUsedSpaceRatio=75", nil},
+		{"RocketMQ's files", "mappedFileSizeCommitLog=1073741824", []string{"at most 67108864 bytes here"}},
 		{"other paths", "storePathCommitLog=/x", []string{"everything is kept in the data directory"}},
 		{"dledger", "enableDLegerCommitLog=true", []string{"runs alone"}},
 		{"no dledger", "enableDLegerCommitLog=false", nil},
@@ -215,8 +224,8 @@ func TestFilesAsApacheShipsThem(t *testing.T) {
 		name, content string
 		warnings      int
 	}{
-		{"broker.conf and 2m-noslave", strings.ReplaceAll(master, "%ROLE%", "ASYNC_MASTER"), 1},
-		{"2m-2s-sync, master", strings.ReplaceAll(master, "%ROLE%", "SYNC_MASTER"), 2},
+		{"broker.conf and 2m-noslave", strings.ReplaceAll(master, "%ROLE%", "ASYNC_MASTER"), 0},
+		{"2m-2s-sync, master", strings.ReplaceAll(master, "%ROLE%", "SYNC_MASTER"), 1},
 		{"dledger", "brokerClusterName = RaftCluster\nbrokerName=RaftNode00\nlistenPort=30911\nnamesrvAddr=127.0.0.1:9876\n" +
 			"storePathRootDir=/data/node00\nstorePathCommitLog=/data/node00/commitlog\nenableDLegerCommitLog=true\n" +
 			"dLegerGroup=RaftNode00\ndLegerPeers=n0-127.0.0.1:40911;n1-127.0.0.1:40912\ndLegerSelfId=n0\nsendMessageThreadPoolNums=16\n", 2},

@@ -18,8 +18,6 @@ import (
 // what of it is not there.
 type key struct {
 	apply func(f *File, value string) (warning string, err error)
-	// retention: the key is about deleting old messages.
-	retention bool
 }
 
 // keys are the names that are applied or need a remark, as RocketMQ's
@@ -53,9 +51,17 @@ var keys = map[string]key{
 	"storePathIndex":          {apply: elsewhere},
 	"storeCheckpoint":         {apply: elsewhere},
 	"abortFile":               {apply: elsewhere},
-	"fileReservedTime":        retention(number(0, 1_000_000, "hours")),
-	"deleteWhen":              retention(hours),
-	"diskMaxUsedSpaceRatio":   retention(number(0, 100, "per cent")),
+	"mappedFileSizeCommitLog": {apply: segmentSize},
+
+	// What may be deleted. fileReservedBytes is ours.
+	"fileReservedTime": set(number(1, 1_000_000, "hours"), func(f *File, v int) {
+		f.retention.Age = time.Duration(v) * time.Hour
+	}),
+	"fileReservedBytes":           set(reservedBytes, func(f *File, v int64) { f.retention.MaxBytes = v }),
+	"deleteWhen":                  set(hours, func(f *File, v []int) { f.retention.Hours = v }),
+	"diskMaxUsedSpaceRatio":       set(number(0, 100, "per cent"), func(f *File, v int) { f.diskRatio = &v }),
+	"diskSpaceCleanForciblyRatio": set(number(0, 100, "per cent"), func(f *File, v int) { f.retention.DiskForceRatio = v }),
+	"cleanFileForciblyEnable":     set(boolean, func(f *File, v bool) { f.noForce = !v }),
 
 	// Messages, topics, groups.
 	"messageDelayLevel":           set(delayLevels, func(f *File, v string) { f.levels = v }),
@@ -89,13 +95,6 @@ func set[T any](parse func(string) (T, error), take func(*File, T)) key {
 		}
 		return "", err
 	}}
-}
-
-// retention makes a key that is checked and not used yet.
-func retention[T any](parse func(string) (T, error)) key {
-	k := set(parse, func(*File, T) {})
-	k.retention = true
-	return k
 }
 
 // only makes a key with a single allowed value.
@@ -202,6 +201,32 @@ func hours(value string) ([]int, error) {
 		list = append(list, n)
 	}
 	return list, nil
+}
+
+// minReserved is the least that a bound by size may be, in bytes.
+const minReserved = 1 << 20
+
+func reservedBytes(value string) (int64, error) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n != 0 && n < minReserved {
+		return 0, fmt.Errorf("0 for no bound is allowed, and %d bytes or more", minReserved)
+	}
+	return n, nil
+}
+
+// segmentSize: RocketMQ maps its files of 1 GiB into memory; here a file is
+// what is deleted as a whole, and its size costs memory.
+func segmentSize(f *File, value string) (string, error) {
+	const least, most = 64 << 10, 64 << 20
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < least {
+		return "", fmt.Errorf("%d bytes or more are allowed", least)
+	}
+	if n > most {
+		return fmt.Sprintf("files of the log have at most %d bytes here, the default of 4194304 is used", most), nil
+	}
+	f.segmentBytes = int(n)
+	return "", nil
 }
 
 // brokerID: a master's id is 0, as RocketMQ sets it for every master whatever
